@@ -18,6 +18,8 @@ _HOLD_CODES = {
     ("pq", False): "faiss-ivf or lance",
     ("pq", True): "faiss-ivf",
     ("rabitq", False): "faiss-ivf",
+    ("opq", False): "faiss-ivf",
+    ("opq", True): "faiss-ivf",
 }
 _KEEPS = kept(
     clusters="as a column",

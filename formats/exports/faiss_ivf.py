@@ -2,6 +2,7 @@
 
 Transforms in front of the IndexIVF represent what it lacks (docs/formats/imports.md): they add to queries the component
 that inner product needs, and zeros where chunks of a PQ differ in size, normalize queries for cosine, and rotate them.
+Zeros of chunks are added behind a rotation, since it has none.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.ivf.rabitq_in_faiss import code_bytes
+from indexmill.formats.ivf.transforms_in_faiss import MATRIX, NORMALIZE, REMAP, ROTATION
 
 NAME, DISK_NAME = "faiss-ivf", "faiss-ivf-disk"
 #: File with the lists of an index whose lists stay on disk.
@@ -43,12 +45,9 @@ class _Shape:
     ----------
     components : int64 array, shape (dim of faiss,)
         Our stored component for each one; -1 for zero.
-    transformed : bool
-        Whether they differ from the user's components.
     """
 
     components: NDArray[np.int64]
-    transformed: bool
 
     @property
     def dim(self) -> int:
@@ -69,7 +68,7 @@ def _shape(index: ExportedLists) -> _Shape:
         offsets = shared.codebook.offsets.astype(np.int64)
         places = offsets[:-1, None] + np.arange(np.diff(offsets).max())
         components = np.where(places < offsets[1:, None], places, -1).ravel()
-    return _Shape(components, len(components) != index.dim)
+    return _Shape(components)
 
 
 def check(name: str, index: ExportedLists) -> None:
@@ -146,7 +145,7 @@ def _write_head(index: ExportedLists, file: BinaryIO) -> None:
     metric = _L2 if index.metric == "l2" or (index.metric == "cosine" and shared.codec != "flat") else _IP
     _write_transforms(index, shape, n, metric, file)
     flat = shared.codec == "flat" and shared.dtype == "float32"
-    kind = b"IwPQ" if shared.codec == "pq" else b"IwFl" if flat else b"IwSq"
+    kind = b"IwPQ" if shared.codebook is not None else b"IwFl" if flat else b"IwSq"
     if shared.rabitq is not None:
         kind = faiss_rabitq.name_of(shared.rabitq)
     file.write(kind + faiss_file.header_of(shape.dim, n, metric))
@@ -170,19 +169,36 @@ def _write_head(index: ExportedLists, file: BinaryIO) -> None:
 
 def _write_transforms(index: ExportedLists, shape: _Shape, n: int, metric: int, file: BinaryIO) -> None:
     """Write the transforms of a query."""
-    rabitq = index.shared.rabitq
-    count = (index.metric == "cosine") + shape.transformed + (rabitq is not None)
-    if not count:
-        return
-    file.write(b"IxPT" + faiss_file.header_of(index.dim, n, metric) + struct.pack("<i", count))
+    shared, dim = index.shared, index.dim
+    transforms: list[bytes] = []
     if index.metric == "cosine":
-        file.write(b"VNrm" + struct.pack("<fiiB", 2.0, index.dim, index.dim, 1))
-    if shape.transformed:
-        places = np.where(shape.components < index.dim, shape.components, -1).astype("<i4")
-        file.write(b"RmDT" + struct.pack("<Q", shape.dim) + places.tobytes())
-        file.write(struct.pack("<iiB", index.dim, shape.dim, 1))
-    if rabitq is not None:
-        faiss_rabitq.write_rotation(rabitq, file)
+        transforms.append(NORMALIZE.encode() + struct.pack("<fiiB", 2.0, dim, dim, 1))
+    if shared.rotation is not None:
+        name = MATRIX if shared.rabitq is None else ROTATION
+        transforms += _moved(np.arange(shared.dim), dim)
+        transforms.append(_rotated(name, shared.rotation))
+        transforms += _moved(shape.components, shared.dim)
+    else:
+        transforms += _moved(shape.components, dim)
+    if transforms:
+        head = faiss_file.header_of(dim, n, metric) + struct.pack("<i", len(transforms))
+        file.write(b"IxPT" + head + b"".join(transforms))
+
+
+def _moved(components: NDArray[np.int64], before: int) -> list[bytes]:
+    """Return the transform that puts these of `before` components in their places; none if they are all in order."""
+    if len(components) == before:
+        return []
+    places = np.where(components < before, components, -1).astype("<i4")
+    sizes = struct.pack("<iiB", before, len(places), 1)
+    return [REMAP.encode() + struct.pack("<Q", len(places)) + places.tobytes() + sizes]
+
+
+def _rotated(name: str, rotation: NDArray[np.float32]) -> bytes:
+    """Return the transform ``x @ rotation`` under its name; it adds nothing."""
+    dim = len(rotation)
+    matrix = np.ascontiguousarray(rotation.T, "<f4").tobytes()
+    return name.encode() + struct.pack("<BQ", 0, dim * dim) + matrix + struct.pack("<QiiB", 0, dim, dim, 1)
 
 
 def _write_scalar_quantizer(index: ExportedLists, shape: _Shape, file: BinaryIO) -> None:

@@ -17,7 +17,7 @@ from indexmill.formats.ivf.rabitq import (
     levels_of,
     plane_bytes,
 )
-from indexmill.formats.ivf.rabitq_in_faiss import MORE_BITS, ONE_BIT, ROTATION, code_bytes
+from indexmill.formats.ivf.rabitq_in_faiss import MORE_BITS, ONE_BIT, code_bytes
 
 
 def name_of(rabitq: RabitQ) -> bytes:
@@ -48,14 +48,6 @@ def codes_of(rows: NDArray[np.uint8], rabitq: RabitQ) -> NDArray[np.uint8]:
 
 def _floats(*columns: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.column_stack(columns).astype("<f4").view(np.uint8)
-
-
-def write_rotation(rabitq: RabitQ, file: BinaryIO) -> None:
-    """Write the rotation as a transform of queries."""
-    dim = rabitq.dim
-    file.write(ROTATION.encode() + struct.pack("<BQ", 0, dim * dim))  # nothing is added
-    file.write(np.ascontiguousarray(rabitq.rotation.T, "<f4").data)
-    file.write(struct.pack("<QiiB", 0, dim, dim, 1))
 
 
 def write_quantizer(rabitq: RabitQ, metric: int, file: BinaryIO) -> None:

@@ -86,7 +86,8 @@ class ExportedLists(ExportedRows):
     @property
     def codes_alone(self) -> str | None:
         """See `ExportedRows.codes_alone`."""
-        return self.shared.codec if self.exact is None and self.shared.codec in ("pq", "rabitq") else None
+        of_residuals = self.shared.codec in ("pq", "rabitq", "opq")
+        return self.shared.codec if self.exact is None and of_residuals else None
 
     @property
     def n_rows(self) -> int:
@@ -207,7 +208,7 @@ class ExportedLists(ExportedRows):
         offsets = shared.codebook.offsets.tolist()
         for j, (first, last) in enumerate(pairwise(offsets)):
             decoded[:, first:last] += shared.codebook.pivots[rows[:, j], first:last]
-        return decoded
+        return shared.restored(decoded)
 
 
 def _nearest_lists(index: ExportedLists) -> NDArray[np.uint32]:

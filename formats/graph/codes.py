@@ -52,6 +52,10 @@ class Codebook:
         rows = np.ascontiguousarray(vectors, dtype=np.float32)
         return rows if self.rotation is None else rows @ self.rotation
 
+    def of_rotated(self) -> Codebook:
+        """Return the codebook of vectors that are rotated already."""
+        return self if self.rotation is None else Codebook(self.pivots, self.offsets)
+
     def decoded(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the vectors that `codes` (m, M) stand for, rotated as by `rotated`: float32 (m, dim)."""
         out = np.empty((len(codes), self.pivots.shape[1]), np.float32)
@@ -132,17 +136,11 @@ class CodesFile(KindFile):
         if not offsets_fit(offsets, dim):
             what = f"strictly increasing from 0 to {dim}"
             raise corrupt(self.path, "section 'offsets'", what, offsets.tolist())
-        rotation = self._rotation(file, dim) if file.has_section("rotation") else None
+        rotation = read_rotation(file, dim) if file.has_section("rotation") else None
         name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
         pivots = file.array(name, "<f4", self._n_centres, dim, finite=True)
         self.codebook = Codebook(pivots, offsets, rotation)
         file.payload_bytes("codes", self.n_vertices * self._n_chunks)
-
-    def _rotation(self, file: PageFile, dim: int) -> NDArray[np.float32]:
-        found = file.array("rotation", "<f4", dim, dim).T
-        if not has_unit_columns(found):
-            raise corrupt(self.path, "section 'rotation'", "rows of length 1", "others")
-        return found
 
     def blocks(self) -> Iterator[NDArray[np.uint8]]:
         """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked; raises errors as `read`."""
@@ -191,6 +189,20 @@ def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codeboo
         codes = np.concatenate(list(file.blocks()))
     codes.flags.writeable = False
     return file.codebook, codes
+
+
+def read_rotation(file: PageFile, dim: int) -> NDArray[np.float32]:
+    """Read section ``rotation``, whose rows are the columns of the matrix that is returned, float32 (dim, dim).
+
+    Raises
+    ------
+    CorruptFile
+        If it is missing, or a row has another length than 1.
+    """
+    found = file.array("rotation", "<f4", dim, dim).T
+    if not has_unit_columns(found):
+        raise corrupt(file.path, "section 'rotation'", "rows of length 1", "others")
+    return found
 
 
 def is_rotation(matrix: NDArray[np.float32]) -> bool:

@@ -1,7 +1,7 @@
 """Import of faiss's IndexIVF: flat, with a scalar quantizer, PQ or RaBitQ, perhaps with the transforms of an export.
 
 Lists must be probed by l2 distances to centroids, as ours are. For inner product this requires the additional component
-that our export writes.
+that our export writes. Codes of PQ and RaBitQ may be of rotated vectors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ForeignFile
-from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
+from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, is_rotation
 from indexmill.formats.imports import faiss_rabitq
 from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_lists import InvertedLists
@@ -21,7 +21,8 @@ from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 from indexmill.formats.ivf.centroids import Centroids, Codec
 from indexmill.formats.ivf.rabitq import RabitQ
-from indexmill.formats.ivf.rabitq_in_faiss import KINDS, ROTATION, code_bytes
+from indexmill.formats.ivf.rabitq_in_faiss import KINDS, code_bytes
+from indexmill.formats.ivf.transforms_in_faiss import MATRIX, NORMALIZE, REMAP, ROTATION
 
 TRANSFORMED = "IxPT"
 FLAT, SCALAR, PQ = "IwFl", "IwSq", "IwPQ"
@@ -33,7 +34,6 @@ _NAMES = {
 #: Supported scalar quantizers by faiss's numbers: eight bits over a range, and plain types.
 _SQ8 = 0
 _KEPT = {4: "float16", 5: "uint8", 8: "int8"}
-NORMALIZE, REMAP = "VNrm", "RmDT"
 _MAP_HASHED = 2
 #: Most lists, and most bytes of a code, of a job.
 _MOST_LISTS, _MOST_CHUNKS = 1 << 20, 512
@@ -41,12 +41,16 @@ _MOST_LISTS, _MOST_CHUNKS = 1 << 20, 512
 
 @dataclass(frozen=True)
 class _Transforms:
-    """Transforms of a query: whether it is normalized, the source of each component (-1 for zero), and a rotation."""
+    """Transforms of a query in their order: whether it is normalized, sources of components, a rotation, and sources.
+
+    Sources name a component before for each one, or -1 for zero.
+    """
 
     user_dim: int
     unit: bool
-    places: NDArray[np.int64] | None
+    places: NDArray[np.int64] | None = None
     rotation: NDArray[np.float32] | None = None
+    spread: NDArray[np.int64] | None = None
 
 
 class _Encoding(NamedTuple):
@@ -70,7 +74,7 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     ForeignFile
         If it is an unsupported index.
     """
-    transforms = _Transforms(0, False, None)
+    transforms = _Transforms(0, False)
     if kind == TRANSFORMED:
         transforms = _read_transforms(file)
         kind = _kind_behind(file, transforms)
@@ -91,11 +95,12 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     metric = "cosine" if transforms.unit else header.metric
     if metric == "ip" and (transforms.places is None or transforms.user_dim >= header.dim):
         raise _not_read(file, begin, "centroids with the component that ip adds", f"{header.dim} components")
-    components = _components(file, transforms, header.dim, metric)
     if kind in KINDS:
+        components = np.arange(header.dim)
         form = _read_rabitq(file, kind, header.dim, transforms.rotation)
     else:
-        form = _read_codec(file, kind, header.dim, components)
+        components = _components(file, transforms, header.dim, metric)
+        form = _read_codec(file, kind, header.dim, components, transforms.rotation)
     lists = InvertedLists(file, n_lists, form.row_bytes, header.n)
     stored = np.ascontiguousarray(centroids[:, components >= 0], np.float32)
     if not np.isfinite(stored).all():
@@ -128,47 +133,78 @@ def _kind_behind(file: FaissFile, transforms: _Transforms) -> str:
     kind = file.name("kind of the index within")
     if kind not in IVF_KINDS:
         raise _not_read(file, file.at - 4, "an index of inverted lists", repr(kind))
-    if transforms.rotation is not None and kind not in KINDS:
-        raise _not_read(file, file.at - 4, f"codes of RaBitQ behind {ROTATION!r}", repr(kind))
-    if transforms.places is not None and kind in KINDS:
-        raise _not_read(file, file.at - 4, f"codes of RaBitQ without {REMAP!r} in front", "one")
+    if transforms.rotation is not None and kind not in (PQ, *KINDS):
+        raise _not_read(file, file.at - 4, "codes of PQ or RaBitQ behind a rotation", repr(kind))
+    if (transforms.places is not None or transforms.spread is not None) and kind in KINDS:
+        raise _not_read(file, file.at - 4, f"codes of RaBitQ without {REMAP!r}", "one")
     return kind
 
 
 def _read_transforms(file: FaissFile) -> _Transforms:
-    begin, header, unit, places, rotation = file.at, file.header(), False, None, None
+    header, unit, places, rotation, spread = file.header(), False, None, None, None
     for _ in range(file.number("<i4", "number of transforms")):
         kind = file.name("kind of transform")
-        if rotation is not None:
-            raise _not_read(file, file.at - 4, f"nothing behind {ROTATION!r}", repr(kind))
+        begin = file.at
+        if rotation is not None and (kind != REMAP or spread is not None):
+            raise _not_read(file, begin - 4, f"nothing, or one {REMAP!r}, behind a rotation", repr(kind))
         if kind == NORMALIZE and not unit and places is None:
             unit = float(file.array("<f4", 1, "norm")[0]) == 2.0
             if not unit:
-                raise _not_read(file, file.at - 4, "l2 lengths", "another norm")
+                raise _not_read(file, begin, "l2 lengths", "another norm")
+        elif kind == REMAP and rotation is not None:
+            spread = _read_places(file, len(rotation))
         elif kind == REMAP and places is None:
-            places = file.vector("<i4", "components").astype(np.int64)
-        elif kind == ROTATION and places is None:
-            rotation = faiss_rabitq.read_rotation(file, header.dim)
+            places = _read_places(file, header.dim)
+        elif kind in (ROTATION, MATRIX):
+            rotation = _read_rotation(file, header.dim if places is None else len(places))
         else:
-            expected = f"{NORMALIZE!r}, then {REMAP!r} or {ROTATION!r}"
-            raise _not_read(file, file.at - 4, expected, repr(kind))
+            expected = f"{NORMALIZE!r}, then {REMAP!r}, then a rotation ({ROTATION!r} or {MATRIX!r})"
+            raise _not_read(file, begin - 4, expected, repr(kind))
         file.number("<i4", "components before")
         file.number("<i4", "components after")
         file.number("u1", "flag is_trained")
-    if places is not None:
-        there = places[places >= 0]
-        if not np.array_equal(there, np.arange(header.dim)):
-            raise _not_read(file, begin, "components in their order", "another transform")
-    return _Transforms(header.dim, unit, places, rotation)
+    return _Transforms(header.dim, unit, places, rotation, spread)
+
+
+def _read_places(file: FaissFile, before: int) -> NDArray[np.int64]:
+    """Read the source of each component, one of `before` in their order, or -1 for zero."""
+    begin = file.at
+    places = file.vector("<i4", "components").astype(np.int64)
+    if not np.array_equal(places[places >= 0], np.arange(before)):
+        raise _not_read(file, begin, "components in their order", "another transform")
+    return places
+
+
+def _read_rotation(file: FaissFile, dim: int) -> NDArray[np.float32]:
+    """Read a matrix after its name, and return R of the rotation ``x @ R``.
+
+    Raises
+    ------
+    ForeignFile
+        If it is not an orthogonal matrix of `dim` rows, or moves vectors.
+    """
+    begin = file.at
+    moves = file.number("u1", "flag have_bias")
+    matrix = file.vector("<f4", "rotation")
+    file.vector("<f4", "bias")
+    if moves or len(matrix) != dim * dim or not is_rotation(matrix.reshape(dim, dim)):
+        raise _not_read(file, begin, f"an orthogonal matrix of {dim} x {dim}", "another transform")
+    return np.ascontiguousarray(matrix.reshape(dim, dim).T, np.float32)
 
 
 def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str) -> NDArray[np.int64]:
     """Return our stored component for each component of faiss; -1 for padding of chunks."""
-    if transforms.places is None:
+    rotation, components = transforms.rotation, transforms.places
+    if rotation is not None:
+        components = np.arange(len(rotation)) if transforms.spread is None else transforms.spread
+    if components is None:
         return np.arange(dim)
-    if len(transforms.places) != dim:
-        raise damaged(file.path, "components after the transforms", dim, len(transforms.places))
-    components = transforms.places.copy()
+    if len(components) != dim:
+        raise damaged(file.path, "components after the transforms", dim, len(components))
+    if rotation is not None:
+        _check_rotated(file, transforms, metric)
+        return components
+    components = components.copy()
     if metric == "ip":  # the additional component is the first zero after the others
         behind = np.flatnonzero(components >= 0)[-1] + 1
         if behind == dim:
@@ -177,12 +213,24 @@ def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str)
     return components
 
 
+def _check_rotated(file: FaissFile, transforms: _Transforms, metric: str) -> None:
+    """Refuse components in front of a rotation, except the one that ip adds behind the others."""
+    places, user_dim = transforms.places, transforms.user_dim
+    added = np.append(np.arange(user_dim), -1)
+    is_sound = places is None if metric != "ip" else places is not None and np.array_equal(places, added)
+    if not is_sound:
+        expected = f"no {REMAP!r} in front of a rotation, or for ip one that adds a component"
+        raise _not_read(file, file.at, expected, "another transform")
+
+
 def _read_rabitq(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None) -> _Encoding:
     rabitq = faiss_rabitq.read_quantizer(file, kind, dim, rotation)
     return _Encoding("rabitq", "float32", code_bytes(rabitq), rabitq=rabitq)
 
 
-def _read_codec(file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]) -> _Encoding:
+def _read_codec(
+    file: FaissFile, kind: str, dim: int, components: NDArray[np.int64], rotation: NDArray[np.float32] | None
+) -> _Encoding:
     if kind != PQ and (components < 0).any():
         raise _not_read(file, file.at, "chunks that are made alike in an index of codes alone", kind)
     if kind == FLAT:
@@ -211,8 +259,8 @@ def _read_codec(file: FaissFile, kind: str, dim: int, components: NDArray[np.int
     if not sizes.all():
         raise _not_read(file, begin, "a component in every chunk", "an empty one")
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
-    book = Codebook(np.ascontiguousarray(whole[:, components >= 0], np.float32), offsets)
-    return _Encoding("pq", "float32", m, codebook=book)
+    book = Codebook(np.ascontiguousarray(whole[:, components >= 0], np.float32), offsets, rotation)
+    return _Encoding("pq" if rotation is None else "opq", "float32", m, codebook=book)
 
 
 def _read_scalar_quantizer(file: FaissFile, dim: int) -> _Encoding:

@@ -1,4 +1,4 @@
-"""Import of faiss's IndexIVFRaBitQ: its rotation, its codec and its rows (docs/formats/imports.md)."""
+"""Import of faiss's IndexIVFRaBitQ: its codec and its rows (docs/formats/imports.md)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.codes import is_rotation
 from indexmill.formats.imports.faiss_file import FaissFile
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 from indexmill.formats.ivf.rabitq import MAX_BITS, RabitQ, pack_rows, plane_bytes
 from indexmill.formats.ivf.rabitq_in_faiss import BEFORE_BYTES, BEHIND_BYTES, MORE_BITS, code_bytes
 
 _ACTION = "build an index from the vectors"
-
-
-def read_rotation(file: FaissFile, dim: int) -> NDArray[np.float32]:
-    """Read the matrix of a rotation after its name, and return it as `RabitQ` has it.
-
-    Raises
-    ------
-    ForeignFile
-        If it is not a square orthogonal matrix, or moves vectors.
-    """
-    begin = file.at
-    moves = file.number("u1", "flag have_bias")
-    matrix = file.vector("<f4", "rotation")
-    file.vector("<f4", "bias")
-    if moves or len(matrix) != dim * dim or not is_rotation(matrix.reshape(dim, dim)):
-        expected = f"an orthogonal matrix of {dim} x {dim}"
-        raise not_such_a_file(file.path, f"byte {begin}", expected, "another transform", _ACTION)
-    return np.ascontiguousarray(matrix.reshape(dim, dim).T, np.float32)
 
 
 def read_quantizer(file: FaissFile, kind: str, dim: int, rotation: NDArray[np.float32] | None) -> RabitQ:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import TooNew
-from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, offsets_fit
+from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, offsets_fit, read_rotation
 from indexmill.formats.ivf.rabitq import RabitQ, read_rabitq
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
 from indexmill.formats.pagefile.frame import MAX_STORED_DIM, corrupt, f64_from_bits
@@ -19,9 +19,11 @@ from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "CENT"
 CENTROIDS_NAME = "centroids.imx"
-Codec = Literal["flat", "sq8", "pq", "rabitq"]
+Codec = Literal["flat", "sq8", "pq", "rabitq", "opq"]
 #: Values of field ``codec``.
-CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2, "rabitq": 3}
+CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2, "rabitq": 3, "opq": 4}
+#: Codecs of rows that are PQ codes; those of opq are of rotated vectors.
+PRODUCT_CODECS: tuple[Codec, ...] = ("pq", "opq")
 MAX_LISTS = 1 << 24
 MAX_COPIES = 255
 #: Most neighbours of a centroid in the graph of centroids.
@@ -53,18 +55,18 @@ class Centroids:
     Attributes
     ----------
     centroids : float32 array, shape (n_lists, dim)
-        Finite.
+        Finite; rotated, if there is a `rotation`.
     dtype : str
         Type of a vector's components before the codec, one of `PLAIN_DTYPES`.
     metric : {"l2", "ip", "cosine"}
     max_norm : float
         Largest Euclidean norm of an input vector for metric ip, else 0.
     n_vectors, n_batches : int
-    codec : {"flat", "sq8", "pq", "rabitq"}
+    codec : {"flat", "sq8", "pq", "rabitq", "opq"}
     scale : float32 array, shape (2, dim), or None
         Minimum and step of each component, for sq8.
     codebook : Codebook or None
-        Codebook of residuals, the vectors minus their list's centroid, for pq.
+        Codebook of residuals, the vectors minus their list's centroid, for pq; for opq with a rotation.
     copies : int
         Most lists of a vector.
     graph : CellGraph or None
@@ -105,9 +107,36 @@ class Centroids:
             return len(self.codebook.offsets) - 1
         return self.dim * (1 if self.codec == "sq8" else np.dtype(self.dtype).itemsize)
 
+    @property
+    def rotation(self) -> NDArray[np.float32] | None:
+        """The orthogonal matrix R of rabitq and opq, float32 (dim, dim): centroids and rows are those of ``x @ R``."""
+        if self.rabitq is not None:
+            return self.rabitq.rotation
+        return None if self.codebook is None else self.codebook.rotation
+
+    @property
+    def rotation_bytes(self) -> int:
+        """Bytes of the rotation; 0 without one."""
+        return 0 if self.rotation is None else self.rotation.nbytes
+
     def compared(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Return vectors (m, dim) as they are compared with centroids and rows: rotated for rabitq."""
-        return vectors if self.rabitq is None else self.rabitq.rotated(vectors)
+        """Return vectors (m, dim) as they are compared with centroids and rows: rotated, if there is a rotation.
+
+        No row depends on the others.
+        """
+        if self.rotation is None:
+            return vectors
+        from indexmill.formats.ivf.rotation import rotated_rows  # loads the compiler; a search needs none
+
+        return rotated_rows(vectors, self.rotation)
+
+    def restored(self, compared: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return rows of `compared`, or centroids, as vectors are: rotated back, if there is a rotation."""
+        if self.rotation is None:
+            return compared
+        from indexmill.formats.ivf.rotation import rotated_rows
+
+        return rotated_rows(compared, self.rotation.T)
 
 
 def write_centroids(path: str | Path, made: Centroids) -> None:
@@ -118,10 +147,15 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
     ValueError
         If parameters of the codec are missing, or an array has the wrong shape.
     """
-    parts = {"sq8": made.scale, "pq": made.codebook, "rabitq": made.rabitq}
-    if any((part is not None) != (codec == made.codec) for codec, part in parts.items()):
+    has_part: dict[tuple[str, ...], bool] = {
+        ("sq8",): made.scale is not None,
+        PRODUCT_CODECS: made.codebook is not None,
+        ("rabitq",): made.rabitq is not None,
+        ("rabitq", "opq"): made.rotation is not None,
+    }
+    if any(is_there != (made.codec in codecs) for codecs, is_there in has_part.items()):
         raise ValueError(
-            f"codec {made.codec}: sq8 has a scale, pq a codebook, rabitq a rotation, and no other one"
+            f"codec {made.codec}: sq8 has a scale, pq and opq a codebook, rabitq and opq a rotation, and no other one"
         )
     fields: dict[str, int | float] = {
         "n_lists": made.n_lists,
@@ -151,8 +185,10 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
         if made.codebook is not None:
             file.array("offsets", made.codebook.offsets, "<u4")
             file.array("pivots", made.codebook.pivots, "<f4")
-        if made.rabitq is not None:
-            file.array("rotation", made.rabitq.rotation.T, "<f4")
+        if made.rotation is not None:
+            if made.rotation.shape != (made.dim, made.dim):
+                raise ValueError(f"rotation: shape ({made.dim}, {made.dim}), not {made.rotation.shape}")
+            file.array("rotation", made.rotation.T, "<f4")
         if made.graph is not None:
             file.array("neighbours", made.graph.neighbours, "<u4")
 
@@ -180,7 +216,7 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
             n_batches=file.field("n_batches", 1, MAX_BATCHES),
             codec=codec,
             scale=file.array("scale", "<f4", 2, dim, finite=True) if codec == "sq8" else None,
-            codebook=_read_codebook(file, dim) if codec == "pq" else None,
+            codebook=_read_codebook(file, dim, codec) if codec in PRODUCT_CODECS else None,
             copies=file.field("copies", 1, MAX_COPIES) if "copies" in file.fields else 1,
             graph=_read_graph(file, n_lists) if "degree" in file.fields else None,
             rabitq=read_rabitq(file, dim) if codec == "rabitq" else None,
@@ -208,11 +244,12 @@ def _read_graph(file: PageFile, n_lists: int) -> CellGraph:
     return CellGraph(neighbours, entry)
 
 
-def _read_codebook(file: PageFile, dim: int) -> Codebook:
+def _read_codebook(file: PageFile, dim: int, codec: Codec) -> Codebook:
     n_chunks, n_centres = file.field("n_chunks", 1, dim), file.field("n_centres", 1, MAX_CENTRES)
     offsets = file.array("offsets", "<u4", n_chunks + 1)
     if not offsets_fit(offsets, dim):
         raise corrupt(
             file.path, "section 'offsets'", f"strictly increasing from 0 to {dim}", offsets.tolist()
         )
-    return Codebook(file.array("pivots", "<f4", n_centres, dim, finite=True), offsets)
+    pivots = file.array("pivots", "<f4", n_centres, dim, finite=True)
+    return Codebook(pivots, offsets, read_rotation(file, dim) if codec == "opq" else None)

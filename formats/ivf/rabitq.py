@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.codes import has_unit_columns
-from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.graph.codes import read_rotation
 from indexmill.formats.pagefile.reader import PageFile
 
 #: Most bits a component.
@@ -44,12 +43,6 @@ class RabitQ:
     def row_bytes(self) -> int:
         """Bytes of a row."""
         return row_bytes_of(self.dim, self.bits)
-
-    def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float32]:
-        """Return vectors (m, dim), of any type, rotated: float32 (m, dim). No row depends on the others."""
-        from indexmill.formats.ivf.rotation import rotated_rows  # loads the compiler; a search needs none
-
-        return rotated_rows(vectors, self.rotation)
 
 
 def plane_bytes(dim: int) -> int:
@@ -121,8 +114,4 @@ def read_rabitq(file: PageFile, dim: int) -> RabitQ:
     CorruptFile
         If they are missing or invalid.
     """
-    bits = file.field("bits", 1, MAX_BITS)
-    rotation = file.array("rotation", "<f4", dim, dim).T
-    if not has_unit_columns(rotation):
-        raise corrupt(file.path, "section 'rotation'", "rows of length 1", "others")
-    return RabitQ(bits, rotation)
+    return RabitQ(file.field("bits", 1, MAX_BITS), read_rotation(file, dim))

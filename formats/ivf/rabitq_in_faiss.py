@@ -7,8 +7,6 @@ from indexmill.formats.ivf.rabitq import RabitQ, plane_bytes
 #: Names of the index, with one bit a component and with more.
 ONE_BIT, MORE_BITS = "Iwrq", "Iwrr"
 KINDS = (ONE_BIT, MORE_BITS)
-#: Name of a transform that rotates.
-ROTATION = "rrot"
 #: Bytes of the floats behind the signs: of one bit, and of more bits before and behind the lower bits.
 ONE_BIT_BYTES, BEFORE_BYTES, BEHIND_BYTES = 8, 12, 8
 

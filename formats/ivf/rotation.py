@@ -22,11 +22,14 @@ def rotated_rows(vectors: NDArray[Any], rotation: NDArray[np.float32]) -> NDArra
     ----------
     vectors : array of any type, shape (m, dim)
     rotation : float32 array, shape (dim, dim)
+        Copied, unless it is C-contiguous and writable.
 
     Returns
     -------
     float32 array, shape (m, dim)
     """
+    # One that was read is transposed and read-only, for which the kernel would be compiled again, and be slower.
+    rotation = np.require(rotation, np.float32, ["C", "W"])
     out = np.zeros(vectors.shape, np.float32)
     for first in range(0, len(vectors), _CHUNK):
         chunk = np.ascontiguousarray(vectors[first : first + _CHUNK], np.float32)

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
-from indexmill.formats.imports.faiss_ivf import FLAT, NORMALIZE, PQ, REMAP, SCALAR, TRANSFORMED
+from indexmill.formats.imports.faiss_ivf import FLAT, PQ, SCALAR, TRANSFORMED
 from indexmill.formats.imports.faiss_lists import InvertedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
-from indexmill.formats.ivf.rabitq_in_faiss import MORE_BITS, ROTATION
+from indexmill.formats.ivf.rabitq_in_faiss import MORE_BITS
+from indexmill.formats.ivf.transforms_in_faiss import MATRIX, NORMALIZE, REMAP, ROTATION
 from indexmill.formats.reordered.engine_file import STEP_BYTES, Advance, EngineFile, write_rows
 from indexmill.formats.reordered.kinds import LISTS, refused
 
@@ -48,7 +49,7 @@ _TRANSFORMS = {
     NORMALIZE: _Transform(4, 0, False),
     REMAP: _Transform(0, 1, False),
     ROTATION: _Transform(0, 0, True),
-    "LTra": _Transform(0, 0, True),
+    MATRIX: _Transform(0, 0, True),
     "PcAm": _Transform(9, 3, True),
     "Pcam": _Transform(13, 3, True),
 }

@@ -35,9 +35,7 @@ def lists_certificate(
     read_held(lists, left, vectors)
     cells = create_npy(scratch / "cells.npy", np.dtype(np.uint32), (n, shared.copies))
     read_cells(lists, left, cells)
-    centroids = shared.centroids
-    if shared.rabitq is not None:
-        centroids = centroids @ shared.rabitq.rotation.T
+    centroids = shared.restored(shared.centroids)
     return ivf.certify(vectors, cells, centroids, lists.parameters.seed, threads)
 
 

@@ -146,7 +146,7 @@ def _check_memory(index: ImportedLists, options: ImportOptions, n_cells: int) ->
     BudgetError
     """
     n_rows, shared = int(index.sizes.sum()), index.shared
-    matrices = shared.centroids.nbytes + (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes)
+    matrices = shared.centroids.nbytes + shared.rotation_bytes
     need = _NAME_BYTES * n_rows + _CELL_BYTES * n_cells + 4 * matrices + FIXED_BYTES
     if options.memory is not None and need > options.memory:
         raise BudgetError(
@@ -157,12 +157,13 @@ def _check_memory(index: ImportedLists, options: ImportOptions, n_cells: int) ->
 
 def shape_of(shared: Centroids, memory: int) -> IvfShape:
     """Return the shape of the index to write: batches are as large as those of a build with the same memory."""
-    size = {"pq_bytes": shared.row_bytes} if shared.codec == "pq" else {}
+    how: dict[str, Any] = {"codec": shared.codec}
+    if shared.codebook is not None:
+        rotation = "none" if shared.rotation is None else "opq"
+        how = {"codec": "pq", "pq_bytes": shared.row_bytes, "pq_rotation": rotation}
     if shared.rabitq is not None:
-        size = {"code_bits": shared.rabitq.bits}
-    parameters = IvfParameters(
-        lists=shared.n_lists, codec=shared.codec, metric=shared.metric, copies=shared.copies, **size
-    )
+        how["code_bits"] = shared.rabitq.bits
+    parameters = IvfParameters(lists=shared.n_lists, metric=shared.metric, copies=shared.copies, **how)
     shape = IvfShape(shared.n_vectors, shared.dim, np.dtype(shared.dtype), 8.0, parameters)
     return with_batches(shape, memory)
 

@@ -107,9 +107,8 @@ def join_need(
     choose = _CHOOSE_BYTES if nprobe < c.n_lists else 0
     # chosen from: as they are twice, rounded twice and three times in products; or a searcher's own and a scan's
     centroids = c.centroids.size * max(28, 8 + 8 * searchers)
-    rotation = 0 if c.rabitq is None else c.rabitq.rotation.nbytes
     fixed = (
-        FIXED_BYTES + centroids + rotation + scan.fixed
+        FIXED_BYTES + centroids + 2 * c.rotation_bytes + scan.fixed
         + searchers * (buffers_bytes(files) + directories + files.deleted.nbytes)
         + max(result, choose, CHECKED * convert, threads * MERGE_BLOCK_BYTES)
     )  # fmt: skip

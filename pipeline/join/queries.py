@@ -81,5 +81,5 @@ class Queries:
 def query_block_bytes(shared: Centroids, given: np.dtype[Any]) -> int:
     """Return the most memory of one query of `Queries.block`, its input included."""
     widened = 28 if shared.metric == "cosine" else 4 * (shared.metric == "ip")
-    rotated = 4 * (shared.rabitq is not None)
+    rotated = 4 * (shared.rotation is not None)
     return shared.dim * (8 + widened + rotated + max(given.itemsize, 4))

@@ -113,12 +113,10 @@ def raised(shared: Centroids, max_norm: float) -> Centroids:
     """
     if max_norm == shared.max_norm:
         return shared
-    rotation = None if shared.rabitq is None else shared.rabitq.rotation
-    centroids = shared.centroids.copy() if rotation is None else shared.centroids @ rotation.T
+    centroids = shared.restored(shared.centroids).copy()
     more = max_norm**2 - shared.max_norm**2
     centroids[:, -1] = np.sqrt(more + centroids[:, -1].astype(np.float64) ** 2)
-    if shared.rabitq is not None:
-        centroids = shared.rabitq.rotated(centroids)
+    centroids = shared.compared(centroids)
     scale = shared.scale
     if scale is not None:
         whole = fit_scale(np.array([0.0]), np.array([max_norm]), 8)
@@ -200,8 +198,8 @@ def _arrays(shared: Centroids) -> dict[str, NDArray[Any]]:
         found["scale of sq8"] = shared.scale
     if shared.codebook is not None:
         found |= {"pivots of pq": shared.codebook.pivots, "chunks of pq": shared.codebook.offsets}
-    if shared.rabitq is not None:
-        found["rotation of rabitq"] = shared.rabitq.rotation
+    if shared.rotation is not None:
+        found[f"rotation of {shared.codec}"] = shared.rotation
     return found
 
 

@@ -7,6 +7,7 @@ is what a build does, and what the drift of the result advises where it pays.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,6 +80,8 @@ def _is_trained_anew(form: ListsForm, indexes: Sequence[OpenedLists]) -> bool:
 def train(form: ListsForm, indexes: Sequence[OpenedLists], directory: Path, threads: int) -> None:
     """Train a codebook on all vectors that are left, with as many bytes of a code, and write it to `directory`.
 
+    A rotation stays as it is, so that centroids do.
+
     Memory: `choice_bytes`.
     """
     step = max(1, -(-sum(map(_left, indexes)) // _most(form)))
@@ -101,6 +104,7 @@ def _bytes_of(form: ListsForm, indexes: Sequence[OpenedLists], most: int, thread
     chunks = len(codebook.offsets) - 1
     chunk = drawn * (12 * -(-dim // chunks) + 24)
     finding = 3 * form.shared.centroids.nbytes + _BLOCK * (24 * dim + 128) + (16 << 20)
+    finding += form.shared.rotation_bytes + 4 * _BLOCK * dim * (form.shared.rotation is not None)
     return finding + 8 * drawn * dim + min(threads, chunks) * chunk
 
 
@@ -121,21 +125,23 @@ def _left(index: OpenedLists) -> int:
 def _trained(form: ListsForm, residuals: NDArray[np.float32], threads: int) -> Codebook:
     codebook = form.shared.codebook
     assert codebook is not None
-    return train_pq(residuals, len(codebook.offsets) - 1, seed=form.base.parameters.seed, threads=threads)
+    seed, chunks = form.base.parameters.seed, len(codebook.offsets) - 1
+    trained = train_pq(residuals, chunks, seed=seed, threads=threads)
+    return replaced(trained, rotation=codebook.rotation)
 
 
 def _error(residuals: NDArray[np.float32], codebook: Codebook) -> float:
-    """Return the mean squared error of the codes of residuals (m, dim)."""
-    total = 0.0
+    """Return the mean squared error of the codes of residuals (m, dim), as `_residuals` returns them."""
+    total, within = 0.0, codebook.of_rotated()
     for first in range(0, len(residuals), _BLOCK):
         rows = residuals[first : first + _BLOCK]
-        difference = rows - codebook.decoded(encode_pq(rows, codebook))
+        difference = rows - within.decoded(encode_pq(rows, within))
         total += float(np.einsum("ij,ij->", difference, difference, dtype=np.float64))
     return total / len(residuals)
 
 
 def _residuals(form: ListsForm, indexes: Sequence[OpenedLists], step: int) -> NDArray[np.float32]:
-    """Return every one of `step` vectors that are left, minus their nearest centroids: float32 (m, dim)."""
+    """Return every one of `step` vectors that are left, minus their nearest centroids: float32 (m, dim), rotated."""
     found = np.empty((-(-sum(map(_left, indexes)) // step), form.shared.dim), np.float32)
     filled, skipped = 0, 0
     for index in indexes:
@@ -146,6 +152,7 @@ def _residuals(form: ListsForm, indexes: Sequence[OpenedLists], step: int) -> ND
     cells = Cells(centroids, np.dtype(np.float32))
     for first in range(0, len(found), _BLOCK):
         rows = found[first : first + _BLOCK]
+        rows[:] = form.shared.compared(rows)
         rows -= centroids[cells.nearest(rows)]
     return found
 

@@ -249,11 +249,10 @@ class ListsPredictor:
 
     @property
     def _opened_bytes(self) -> int:
-        """Bytes of open indexes: ids, and centroids."""
-        return sum(
-            4 * index.n + 3 * index.ids_bytes + index.files.centroids.centroids.nbytes
-            for index in self._indexes
-        )
+        """Bytes of open indexes: ids, centroids, and rotations."""
+        shared = [index.files.centroids for index in self._indexes]
+        ids = sum(4 * index.n + 3 * index.ids_bytes for index in self._indexes)
+        return ids + sum(one.centroids.nbytes + one.rotation_bytes for one in shared)
 
     def _assigning_bytes(self, n: int) -> int:
         """Return about the memory of assigning and coding `n` vectors."""
@@ -262,10 +261,9 @@ class ListsPredictor:
         need = shared.centroids.nbytes + rows * 4 * shared.dim * copies + 16 * n * shared.copies
         if self._compares_bytes:
             return need + shared.centroids.nbytes  # rounded
-        rotation = 0 if shared.rabitq is None else 4 * shared.rabitq.rotation.nbytes
-        return need + rotation + (self._workers - 1) * THREAD_BYTES
+        return need + 4 * shared.rotation_bytes + (self._workers - 1) * THREAD_BYTES
 
     @property
     def _compares_bytes(self) -> bool:
         """Whether vectors are compared as they are; else as floats, of which there are copies."""
-        return self._form.shared.dtype in ("uint8", "int8") and self._form.shared.rabitq is None
+        return self._form.shared.dtype in ("uint8", "int8") and self._form.shared.rotation is None

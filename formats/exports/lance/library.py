@@ -54,8 +54,8 @@ def pylance() -> Any:
                 os.environ.pop("LANCE_LOG", None)  # the caller's environment stays unchanged
 
 
-def check_chunks(shared: Centroids) -> None:
-    """Refuse PQ codes whose chunks differ in size, which Lance does not have.
+def check_codebook(shared: Centroids) -> None:
+    """Refuse PQ codes of rotated vectors, and those whose chunks differ in size, which Lance does not have.
 
     Raises
     ------
@@ -63,6 +63,9 @@ def check_chunks(shared: Centroids) -> None:
     """
     if shared.codebook is None:
         return
+    if shared.codebook.rotation is not None:
+        action = "build with --pq-rotation none, or export to faiss-ivf"
+        raise cannot_hold(NAME, "PQ codes of", "rotated vectors", "those of vectors as they are", action)
     sizes = np.diff(shared.codebook.offsets)
     if len(np.unique(sizes)) > 1:
         action = f"build with --pq-bytes that divides {shared.dim}, or export to faiss-ivf"

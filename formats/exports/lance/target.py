@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.idmap import narrow
-from indexmill.formats.exports.lance.library import NAME, arguments_of, check_chunks, pylance, write_segment
+from indexmill.formats.exports.lance.library import NAME, arguments_of, check_codebook, pylance, write_segment
 from indexmill.formats.exports.lists import ExportedLists, ListBlock
 from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import Target, cannot_hold, kept
@@ -46,7 +46,7 @@ def check(index: ExportedLists) -> None:
     if index.metric == "ip" and shared.codec != "flat":
         action = "build with --codec flat, or export to faiss-ivf"
         raise cannot_hold(NAME, "inner products of lists with codec", shared.codec, "those with flat", action)
-    check_chunks(shared)
+    check_codebook(shared)
     pylance()
 
 

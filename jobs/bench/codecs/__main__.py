@@ -1,12 +1,12 @@
 """Measure codecs of inverted lists at equal bytes: what they find, what a search costs, and what an error bound saves.
 
-    python -m indexmill.jobs.bench.codecs --embed768 DIR --out DIR [--keep]
+    python -m indexmill.jobs.bench.codecs --embed768 DIR --text40k DIR --sift1m DIR --out DIR [--keep]
 
-All indexes have the same lists, which are in memory, and all lists are probed by one thread without exact vectors: so
-answers differ by codes alone. Part *rotated* codes the same differences from centroids by product codes with a learnt
-rotation (OPQ), which no index has: their answers are computed here. Part *bound* asks how many rows must be measured
-exactly if a row is left out once its estimate minus a bound of its error is beyond the k-th neighbour, beside a number
-that is the same for all queries.
+All indexes of parts *codes* and *bound* have the same lists, which are in memory. One thread probes all of them without
+exact vectors: so answers differ by codes alone. Part *rotated* compares product codes with and without a learnt
+rotation (OPQ), on all sets and with exact vectors. Part *bound* asks how many rows must be measured exactly if a row is
+left out once its estimate minus a bound of its error is beyond the k-th neighbour, beside a number that is the same for
+all queries.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from indexmill.builders.cluster.kmeans import fit_centroids
-from indexmill.builders.quantize.opq import train_opq
-from indexmill.builders.quantize.pq import encode_pq
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.ivf.rabitq import DEVIATIONS, error_bounds, heads_of, levels_of, row_bytes_of
+from indexmill.jobs.bench.codecs.rotated import rotated
 from indexmill.jobs.bench.common.benchmark import PAGE, ROUNDS_OPTION, Benchmark, Page, Run
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, recall_by_distance
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
@@ -33,8 +32,8 @@ from indexmill.reader.ivf import IvfIndex
 
 DATA = "embed768"
 LISTS, ROUNDS = 64, 3
-#: Rows that the centroids are trained on; those of a rotation, as many as a build draws.
-TRAINING_ROWS, ROTATION_ROWS = 20_000, 65_536
+#: Rows that the centroids are trained on.
+TRAINING_ROWS = 20_000
 #: Queries of the second half of the set, and results of each.
 N_QUERIES, RESULTS = 200, 100
 #: Share of the true neighbours that candidates must hold.
@@ -123,40 +122,6 @@ def candidates(found: Any, truth: Any, share: float) -> int | None:
     return int(np.argmax(held >= share)) + 1 if held[-1] >= share else None
 
 
-def rotated(run: Run) -> dict[str, Any]:
-    """Rank all rows by product codes of their differences from the centroids, rotated as a graph's codes are."""
-    data = run.sets[DATA]
-    queries, truth = asked(data)
-    base = read_bin(data.base)
-    files = IvfFiles(index_of(run, Case("sq8", {})))  # its lists are those of all
-    centroids, lists = files.centroids.centroids, np.empty(len(base), np.int64)
-    with ListReader(files) as reader:
-        for number in range(files.centroids.n_lists):
-            for ids in reader.ids(number):
-                lists[ids] = number
-    drawn = np.sort(np.random.default_rng(SEED).permutation(len(base))[:ROTATION_ROWS])
-    rows = []
-    for bits in EQUAL_BITS:
-        n_bytes = row_bytes_of(base.shape[1], bits)
-        began = time.process_time()
-        codebook = train_opq(base[drawn] - centroids[lists[drawn]], n_bytes, seed=SEED, threads=THREADS)
-        estimates = np.empty((len(queries), len(base)), np.float32)
-        for number, centroid in enumerate(centroids):
-            members = np.flatnonzero(lists == number)
-            values = codebook.decoded(encode_pq(base[members] - centroid, codebook, THREADS))
-            away = codebook.rotated(queries - centroid)
-            squares = np.einsum("ij,ij->i", away, away)[:, None] + np.einsum("ij,ij->i", values, values)
-            estimates[:, members] = squares - 2 * away @ values.T
-        found = np.argsort(estimates, axis=1, kind="stable")[:, :RESULTS]
-        rows.append({
-            "row_bytes": n_bytes,
-            "recall": recall_by_distance(found[:, :K], base, queries, truth[1]),
-            "candidates": candidates(found, truth[0], SHARE),
-            "cpu_s": time.process_time() - began,
-        })  # fmt: skip
-    return {"share": SHARE, "rows": rows}
-
-
 def bound(run: Run) -> dict[str, Any]:
     """Count the rows that an error bound leaves, and the candidates that find as many neighbours without it."""
     data = run.sets[DATA]
@@ -209,7 +174,7 @@ def _decoded(rows: Any, shared: Any) -> tuple[Any, Any, Any]:
 BENCHMARK = Benchmark[Run](
     "codecs",
     {"codes": codes, "rotated": rotated, "bound": bound},
-    sets=(DATA,),
+    sets=(DATA, "text40k", "sift1m"),
     parameters={"lists": LISTS, "k": K, "threads": 1},
     pages=(Page("tables", PAGE, "codecs"), Page("guide", "docs/guides/ivf-search.md", "codecs")),
     options=ROUNDS_OPTION,

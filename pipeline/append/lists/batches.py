@@ -118,7 +118,7 @@ def coded(
     """Return the rows of new vectors, written to directory `scratch`."""
     vectors, copy = np.nonzero(labels != NO_CELL)
     cells = labels[vectors, copy]
-    rotated = shared.centroids if shared.rabitq is not None else None
+    rotated = None if shared.rotation is None else shared.centroids
     fitted = Fitted(shared.scale, shared.codebook, shared.rabitq, rotated)
     rows = create_npy(scratch / "rows.npy", np.dtype(np.uint8), (len(vectors), shared.row_bytes))
     for first in range(0, len(vectors), _BLOCK):

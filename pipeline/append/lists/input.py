@@ -68,7 +68,7 @@ def assigned(
     shared: Centroids, closure: float, stored: NDArray[Any], threads: int, advance: Callable[[int], None]
 ) -> NDArray[np.uint32]:
     """Return the lists of each vector, uint32 (m, copies): see `closure_cells`, whose slack is `closure`."""
-    dtype = stored.dtype if shared.rabitq is None else np.dtype(np.float32)
+    dtype = stored.dtype if shared.rotation is None else np.dtype(np.float32)
     cells = Cells(shared.centroids, dtype)
     labels = np.empty((len(stored), shared.copies), np.uint32)
     for at in range(0, len(stored), _BLOCK):

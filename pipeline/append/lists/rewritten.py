@@ -195,4 +195,4 @@ def needed_bytes(indexes: Sequence[OpenedLists]) -> int:
     need = FIXED_BYTES + _STREAM_BYTES + 24 * n + 3 * sum(index.ids_bytes for index in indexes)
     need += 3 * sum(index.files.centroids.centroids.nbytes for index in indexes)
     need += shared.n_lists * 32 * sum(len(index.files.batches) for index in indexes)
-    return need + 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes)
+    return need + 3 * shared.rotation_bytes + sum(index.files.centroids.rotation_bytes for index in indexes)

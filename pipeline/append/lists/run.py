@@ -106,7 +106,7 @@ def coding_bytes(index: OpenedLists, added: int, workers: int) -> int:
     """Return the memory of assigning and coding `added` vectors."""
     shared = index.files.centroids
     need = 6 * shared.centroids.nbytes + added * shared.copies * 40 + _BLOCK * (40 * shared.dim + 512)
-    need += 4 * (0 if shared.rabitq is None else shared.rabitq.rotation.nbytes) + (24 << 20)
+    need += 4 * shared.rotation_bytes + (24 << 20)
     return need + (workers - 1) * THREAD_BYTES
 
 

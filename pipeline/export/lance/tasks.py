@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cluster.cells import Cells
 from indexmill.formats.exports.lance.dataset import Fragment, LanceDataset
-from indexmill.formats.exports.lance.library import NAME, arguments_of, check_chunks, rabitq_arguments
+from indexmill.formats.exports.lance.library import NAME, arguments_of, check_codebook, rabitq_arguments
 from indexmill.formats.exports.target import cannot_hold
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.sources.joined import VectorBatch
@@ -86,13 +86,12 @@ def model_of(shared: Centroids, name: str) -> Model:
         raise cannot_hold(
             NAME, "lists of a dataset by metric", shared.metric, "those by l2 and cosine", action
         )
-    check_chunks(shared)
-    centroids, codes = shared.centroids, {}
+    check_codebook(shared)
+    centroids, codes = shared.restored(shared.centroids), {}
     if shared.rabitq is not None:
         if shared.dim % _RABITQ_STEP:
             got, holds = f"{shared.dim} components", f"those of multiples of {_RABITQ_STEP}"
             raise cannot_hold(NAME, "RaBitQ codes of", got, holds, "build with --codec pq")
-        centroids = centroids @ shared.rabitq.rotation.T  # as they were before our rotation
         codes = rabitq_arguments(shared.dim, shared.rabitq.bits)
     arguments = arguments_of(centroids, shared.codebook, _METRICS[shared.metric], name)
     return Model(centroids, shared.metric, arguments | codes)

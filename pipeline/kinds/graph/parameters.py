@@ -80,7 +80,8 @@ class Parameters(KindParameters):
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     """Bytes of a PQ code. Default: of a graph as many as `search_memory` allows, else 32."""
     pq_rotation: Literal["none", "opq"] = "none"
-    """Rotation of the vectors before they are coded; opq makes codes more exact. Default: measured on a sample."""
+    """Rotation of the vectors before they are coded; opq makes codes more exact. Default: of a graph measured on a
+    sample, else none."""
     codes_on_page: bool = False
     """Write the codes of its neighbours into each node, so that searches hold no codes, and no checksums, in memory."""
     search_memory: SearchMemory | None = None

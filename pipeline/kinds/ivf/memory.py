@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from indexmill.builders.cluster.kmeans import kmeans_bytes
+from indexmill.builders.quantize.opq import BLOCK as OPQ_BLOCK
 from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.execution.limits import MOST_NARROW
@@ -38,18 +39,19 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     graph = p.lists * (500 + 4 * shape.dim) if p.lists >= GRAPH_FROM else 0
     coded = 0 if p.codec == "flat" else shape.list_row_bytes  # plain rows are mapped
     largest = max(last - first for first, last in pairwise(shape.batches))
-    rotation = 10 * shape.rotation_bytes  # drawn in float64
+    drawing = 10 * shape.rotation_bytes * (p.codec == "rabitq")  # in float64
     # the rotation and centroids in it; rows as they are, rotated, their residuals, levels and codes
-    is_rotated = p.codec == "rabitq"
+    rotated = centroids * shape.is_rotated
     rotated_bytes = (
-        shape.rotation_bytes + (centroids + min(p.copies * rows, ALIGN) * 17 * shape.dim) * is_rotated
+        shape.rotation_bytes + rotated + min(p.copies * rows, ALIGN) * 17 * shape.dim * shape.is_rotated
     )
     fitting = max(
         kmeans_bytes(shape.drawn, shape.dim, p.lists, workers)
         + 4 * shape.drawn * shape.dim * (p.compute == "cuda"),
         graph,
         _training_bytes(shape, workers) if p.codec == "pq" else 0,
-        rotation,
+        drawing,
+        rotated + 3 * shape.rotation_bytes,
     )
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
@@ -84,13 +86,18 @@ def _training_bytes(shape: IvfShape, workers: int) -> int:
     """Return the memory of training PQ.
 
     Residuals of the sample and the centroids that they are taken from, with the search for these; then training rows
-    beside the residuals, and for each thread the columns and codes of a chunk, with those of a part of the rows.
+    beside the residuals, and for each thread the columns and codes of a chunk, with those of a part of the rows. With a
+    rotation also training rows rotated and their codes, and for each thread a block of them and a product.
     """
     drawn, dim = shape.drawn, shape.dim
     residuals, rows = 4 * drawn * dim, min(drawn, TRAINING_VECTORS)
     chunks = min(shape.parameters.pq_bytes, dim)
     chunk = rows * (12 * -(-dim // chunks) + 24)
-    return residuals + max(residuals + 64 * drawn, rows * 4 * dim + min(workers, chunks) * chunk)
+    training = rows * 4 * dim + min(workers, chunks) * chunk
+    if shape.parameters.pq_rotation == "opq":
+        training += rows * (4 * dim + chunks) + 40 * dim * dim
+        training += workers * (OPQ_BLOCK * (8 * dim + 4 * chunks) + 12 * dim * dim)
+    return residuals + max(residuals + 64 * drawn, training)
 
 
 def most_lists(shape: IvfShape, memory: int, most: int) -> int:

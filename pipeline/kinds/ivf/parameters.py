@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.formats.ivf.centroids import Codec
 from indexmill.formats.ivf.rabitq import MAX_BITS
 from indexmill.pipeline.kinds.common.parameters import (
     DEFAULT_PQ_BYTES,
@@ -37,6 +38,7 @@ class IvfParameters(KindParameters):
     codec: Literal["flat", "sq8", "pq", "rabitq"] = "flat"
     """What lists hold: vectors as they are, a byte a component, PQ codes, or RaBitQ codes."""
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
+    pq_rotation: Literal["none", "opq"] = "none"
     code_bits: Annotated[int, Field(ge=1, le=MAX_BITS)] = DEFAULT_CODE_BITS
     """Bits a component of RaBitQ codes."""
     batch_vectors: Annotated[int, Field(ge=64)] | None = None
@@ -52,6 +54,11 @@ class IvfParameters(KindParameters):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
     @property
+    def list_codec(self) -> Codec:
+        """The codec of the lists, as their files name it."""
+        return "opq" if self.pq_rotation == "opq" else self.codec
+
+    @property
     def has_codes(self) -> bool:
         """Whether vectors are coded, alike in all parts of a set."""
         return self.codec != "flat"
@@ -60,6 +67,14 @@ class IvfParameters(KindParameters):
     def has_codebook(self) -> bool:
         """Whether the codes have a codebook, which is trained."""
         return self.codec == "pq"
+
+    @model_validator(mode="after")
+    def _product_codes_are_rotated(self) -> IvfParameters:
+        if self.pq_rotation != "none" and self.codec != "pq":
+            raise ValueError(
+                f"pq_rotation: {self.codec} lists have no PQ codes to rotate; leave it out, or choose codec pq"
+            )
+        return self
 
     @model_validator(mode="after")
     def _flat_lists_are_the_vectors(self) -> IvfParameters:

@@ -64,6 +64,7 @@ class IvfRecipe(Recipe):
         what: dict[str, Any] = {
             "codec": self.p.codec,
             "pq_bytes": self.p.pq_bytes,
+            "pq_rotation": self.p.pq_rotation,
             "code_bits": self.p.code_bits,
             "lists": self.p.lists,
             "seed": self.p.seed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from indexmill.builders.cluster.kmeans import MovedCentroids
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.rabitq import random_rotation
+from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.ivf.rabitq import RabitQ
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
@@ -167,10 +169,16 @@ def _write_inputs(
         span = np.maximum(wide.max(axis=0) - wide.min(axis=0), 1e-6) / 255
         np.save(work / "scale.npy", np.stack([wide.min(axis=0), span]).astype(np.float32))
     if p.codec == "pq":
-        book = train_pq(wide[:512], p.pq_bytes, seed=p.seed)
-        np.savez(work / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+        tasks.save_product_codec(work, _stand_in_codebook(wide, shape), centroids)
     if p.codec == "rabitq":
         tasks.save_rabitq(work, RabitQ(p.code_bits, np.eye(shape.dim, dtype=np.float32)), centroids)
+
+
+def _stand_in_codebook(rows: NDArray[np.float32], shape: IvfShape) -> Codebook:
+    """Return a codebook of the size that the job asks for; a rotation leaves all components as they are."""
+    p = shape.parameters
+    book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
+    return replace(book, rotation=np.eye(shape.dim, dtype=np.float32)) if p.pq_rotation == "opq" else book
 
 
 def _coding_seconds(
@@ -182,7 +190,7 @@ def _coding_seconds(
         return 0.0
     some = rows[:4096]
     finding = fastest(lambda: nearest_cells(some, centroids, 1), deadline) / len(some)
-    book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
+    book = _stand_in_codebook(rows, shape)
     encoding = fastest(lambda: encode_pq(some, book), deadline) / len(some)
     return shape.drawn * finding + min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
 

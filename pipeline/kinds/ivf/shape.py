@@ -43,7 +43,12 @@ class IvfShape(Shape):
     @property
     def rotation_bytes(self) -> int:
         """Bytes of the rotation before vectors are coded, if there is one."""
-        return 4 * self.dim**2 * (self.parameters.codec == "rabitq")
+        return 4 * self.dim**2 * self.is_rotated
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether vectors are rotated before they are coded."""
+        return self.parameters.list_codec in ("rabitq", "opq")
 
     @property
     def batches(self) -> list[int]:

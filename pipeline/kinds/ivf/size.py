@@ -149,7 +149,7 @@ class IvfSize(ClusterSize[IvfShape]):
         shape = self.shape
         facts = {
             "lists": shape.parameters.lists,
-            "codec": shape.parameters.codec,
+            "codec": shape.parameters.list_codec,
             "batches": len(shape.batches) - 1,
             "batch_vectors": min(shape.parameters.batch_vectors or shape.n, shape.n),
             "index_bytes": self.index_bytes,
@@ -202,7 +202,7 @@ def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
     metadata = int(n * side.metadata)
     centroids = p.lists * (shape.dim * 4 + 132 * (p.lists >= GRAPH_FROM)) + N_CENTRES * 4 * shape.dim
     centroids += shape.rotation_bytes
-    rotated = p.lists * shape.dim * 4 * (p.codec == "rabitq")
+    rotated = p.lists * shape.dim * 4 * shape.is_rotated
     kept = n * (shape.row_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least
     return {
         "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,

@@ -20,6 +20,7 @@ from indexmill.builders.cluster.closure import NO_CELL, cell_sizes, closure_cell
 from indexmill.builders.cluster.kmeans import fit_centroids
 from indexmill.builders.gpu import Gpu, open_gpu
 from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.quantize.opq import train_opq
 from indexmill.builders.quantize.rabitq import encode_rabitq, random_rotation
 from indexmill.builders.quantize.scalar import Scale, fit_scale
 from indexmill.formats.chunks.reader import Records
@@ -30,6 +31,7 @@ from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, write_vecto
 from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
 from indexmill.formats.ivf.rabitq import RabitQ
+from indexmill.formats.ivf.rotation import rotated_rows
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.draws import ROTATION, generator
 from indexmill.pipeline.kinds.common.encode import (
@@ -45,11 +47,13 @@ from indexmill.pipeline.kinds.common.shared import CODEBOOK_NAME
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.mill.external_sort import sorted_records
 
-CENTROIDS_VERSION = 4
+CENTROIDS_VERSION = 5
 ASSIGN_VERSION = 2
 PACK_VERSION = 3
 LISTS_VERSION = 2
 EMIT_VERSION = 2
+#: The centroids rotated, where codes are of rotated vectors.
+_ROTATED_NAME = "rotated.npy"
 #: Fewest centroids where searching a graph of them is faster than comparing all.
 GRAPH_FROM = 16384
 #: Rows whose cells are found, or that are encoded, at a time.
@@ -75,11 +79,11 @@ class Fitted(NamedTuple):
     scale : float32 array, shape (2, dim), or None
         For sq8.
     codebook : Codebook or None
-        For pq.
+        For pq and opq.
     rabitq : RabitQ or None
         For rabitq.
     rotated : float32 array, shape (n_lists, dim), or None
-        The centroids, rotated, for rabitq.
+        The centroids, rotated, for rabitq and opq.
     """
 
     scale: NDArray[np.float32] | None = None
@@ -87,13 +91,31 @@ class Fitted(NamedTuple):
     rabitq: RabitQ | None = None
     rotated: NDArray[np.float32] | None = None
 
+    @property
+    def rotation(self) -> NDArray[np.float32] | None:
+        """The rotation of vectors before they are coded, float32 (dim, dim)."""
+        if self.rabitq is not None:
+            return self.rabitq.rotation
+        return None if self.codebook is None else self.codebook.rotation
+
+    def residuals(
+        self, vectors: NDArray[np.float32], centroids: NDArray[np.float32], cells: NDArray[np.uint32]
+    ) -> NDArray[np.float32]:
+        """Return vectors (m, dim) minus the centroids of their lists `cells` (m,), as they are coded: both rotated."""
+        if self.rotation is None or self.rotated is None:
+            return vectors - centroids[cells]
+        found = rotated_rows(vectors, self.rotation)
+        found -= self.rotated[cells]
+        return found
+
 
 def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
     """Write ``centroids.npy``; ``scale.npy``, ``codebook.npz`` or ``rabitq.npz`` by codec; ``graph.npz`` of many.
 
-    A codebook that stage *ingest* put beside the vectors is taken as it is.
+    Where codes are of rotated vectors, ``rotated.npy`` has the centroids rotated. A codebook that stage *ingest* put
+    beside the vectors is taken as it is.
     """
     directory, gpu = Path(out), open_gpu(p.compute)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
@@ -112,19 +134,35 @@ def centroids_task(
     if p.codec == "pq":
         book = given_codebook(Path(ingest))
         if book is None:
-            cells = nearest_cells(rows, centroids, 1, threads, gpu)[:, 0]
-            residuals = np.asarray(rows, np.float32) - centroids[cells]
-            book = trained(residuals, p.pq_bytes, p.seed, gpu, threads)
-        save_codebook(book, directory)
+            book = _trained_codebook(rows, centroids, p, threads, gpu)
+        save_product_codec(directory, book, centroids)
     if p.codec == "rabitq":
         rotation = random_rotation(centroids.shape[1], generator(p.seed, ROTATION))
         save_rabitq(directory, RabitQ(p.code_bits, rotation), centroids)
 
 
+def _trained_codebook(
+    rows: NDArray[Any], centroids: NDArray[np.float32], p: IvfParameters, threads: int, gpu: Gpu | None
+) -> Codebook:
+    """Return a codebook of the residuals of sampled `rows` (m, dim); a rotation is learnt on the processor."""
+    cells = nearest_cells(rows, centroids, 1, threads, gpu)[:, 0]
+    residuals = np.asarray(rows, np.float32) - centroids[cells]
+    if p.pq_rotation == "opq":
+        return train_opq(residuals, p.pq_bytes, seed=p.seed, threads=threads)
+    return trained(residuals, p.pq_bytes, p.seed, gpu, threads)
+
+
+def save_product_codec(directory: Path, codebook: Codebook, centroids: NDArray[np.float32]) -> None:
+    """Write ``codebook.npz`` and, if it has a rotation, the centroids rotated."""
+    save_codebook(codebook, directory)
+    if codebook.rotation is not None:
+        np.save(directory / _ROTATED_NAME, rotated_rows(centroids, codebook.rotation))
+
+
 def save_rabitq(directory: Path, rabitq: RabitQ, centroids: NDArray[np.float32]) -> None:
-    """Write ``rabitq.npz``, with the centroids rotated."""
-    rotated = rabitq.rotated(centroids)
-    np.savez(directory / "rabitq.npz", bits=rabitq.bits, rotation=rabitq.rotation, centroids=rotated)
+    """Write ``rabitq.npz``, and the centroids rotated."""
+    np.savez(directory / "rabitq.npz", bits=rabitq.bits, rotation=rabitq.rotation)
+    np.save(directory / _ROTATED_NAME, rotated_rows(centroids, rabitq.rotation))
 
 
 def load_centroids(directory: Path) -> NDArray[np.float32]:
@@ -137,12 +175,13 @@ def _load_codec(directory: Path) -> Fitted:
     """Read the fitted codec; flat lists have none."""
     if (directory / "scale.npy").exists():
         return Fitted(scale=np.load(directory / "scale.npy"))
+    there = (directory / _ROTATED_NAME).exists()
+    rotated = np.load(directory / _ROTATED_NAME) if there else None
     if (directory / CODEBOOK_NAME).exists():
-        return Fitted(codebook=load_codebook(directory))
+        return Fitted(codebook=load_codebook(directory), rotated=rotated)
     if (directory / "rabitq.npz").exists():
         with np.load(directory / "rabitq.npz") as arrays:
-            rabitq = RabitQ(int(arrays["bits"]), arrays["rotation"])
-            return Fitted(rabitq=rabitq, rotated=arrays["centroids"])
+            return Fitted(rabitq=RabitQ(int(arrays["bits"]), arrays["rotation"]), rotated=rotated)
     return Fitted()
 
 
@@ -208,7 +247,7 @@ def encoded_rows(
     gpu: Gpu | None,
 ) -> NDArray[np.uint8]:
     """Return the rows of lists, uint8 (m, row_bytes)."""
-    scale, codebook, rabitq, rotated = fitted
+    scale, codebook, rabitq, _ = fitted
     if scale is None and codebook is None and rabitq is None:
         return np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
     parts = []
@@ -216,14 +255,14 @@ def encoded_rows(
     block = max(_BLOCK, GPU_BLOCK_BYTES // (4 * vectors.shape[1])) if on_gpu else _BLOCK
     for at in range(0, len(vectors), block):
         some = np.asarray(vectors[at : at + block], np.float32)
-        if rabitq is not None and rotated is not None:
-            residuals = rabitq.rotated(some) - rotated[cells[at : at + block]]
-            parts.append(encode_rabitq(residuals, rabitq.bits))
-        elif scale is not None:
+        if scale is not None:
             parts.append(Scale(scale[0], scale[1], 8).encode(some))
+            continue
+        residuals = fitted.residuals(some, centroids, cells[at : at + block])
+        if rabitq is not None:
+            parts.append(encode_rabitq(residuals, rabitq.bits))
         elif codebook is not None:
-            residuals = some - centroids[cells[at : at + block]]
-            parts.append(encoded(residuals, codebook, gpu))
+            parts.append(encoded(residuals, codebook.of_rotated(), gpu))
     return np.concatenate(parts)
 
 
@@ -263,7 +302,7 @@ def emit_task(
     scale, codebook, rabitq, rotated = _load_codec(Path(centroids))
     shared = Centroids(
         load_centroids(Path(centroids)) if rotated is None else rotated, str(stored.dtype), p.metric,
-        summary.max_norm, len(stored), len(lists), p.codec, scale, codebook, p.copies,
+        summary.max_norm, len(stored), len(lists), p.list_codec, scale, codebook, p.copies,
         _load_graph(Path(centroids)), rabitq,
     )  # fmt: skip
     write_centroids(directory / CENTROIDS_NAME, shared)
@@ -273,5 +312,5 @@ def emit_task(
     if p.keep_vectors:
         form = RowFormat(shared.dim, shared.dtype)
         write_vectors(directory / VECTORS_NAME, form, len(stored), p.metric, stored, summary.max_norm)
-    facts = {"lists": shared.n_lists, "codec": p.codec, "row_bytes": shared.row_bytes, "batches": sizes}
+    facts = {"lists": shared.n_lists, "codec": shared.codec, "row_bytes": shared.row_bytes, "batches": sizes}
     seal(directory, {"ivf": facts}, Path(ingest))

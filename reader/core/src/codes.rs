@@ -145,12 +145,6 @@ impl Rotation {
         Ok(Rotation { dim, rows })
     }
 
-    /// The rotation that changes nothing.
-    #[cfg(test)]
-    pub(crate) fn identity(dim: usize) -> Self {
-        Rotation { dim, rows: (0..dim * dim).map(|i| f32::from(i % (dim + 1) == 0)).collect() }
-    }
-
     /// Memory it takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.rows) as u64

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use indexmill_core::manifest::MANIFEST_NAME;
 use indexmill_core::pagefile::PAGE_BYTES;
 
-use crate::common::ivf::{IvfSpec, PQ, RABITQ, write_ivf};
+use crate::common::ivf::{IvfSpec, OPQ, PQ, RABITQ, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
 use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, page_file, write_index};
 use crate::input::{FITTED, IVF_PARTS, LSH_PARTS, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
@@ -121,6 +121,7 @@ fn add_ivf(seeds: &mut Vec<Seed>) {
         ("uint8", IvfSpec { dtype: UINT8, ..small }),
         ("sq8", IvfSpec { codec: 1, with_vectors: true, ..small }),
         ("rabitq", IvfSpec { codec: RABITQ, with_vectors: true, ..small }),
+        ("opq", IvfSpec { codec: OPQ, with_vectors: true, ..small }),
         ("everything", everything),
         ("one-list", IvfSpec { n_lists: 1, n_batches: 1, ..small }),
     ] {

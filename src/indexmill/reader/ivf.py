@@ -95,7 +95,7 @@ class IvfIndex(Opened["_native.IvfIndex"]):
         Parameters
         ----------
         queries : array, shape (n_queries, dim) or (dim,)
-            See `Index.search`; for codes (sq8, pq, rabitq), queries may be floats even if the vectors are integers.
+            See `Index.search`; of codes (all codecs except flat), queries may be floats if the vectors are integers.
         k : int
             Number of neighbours, at most the number of vectors.
         nprobe : int, optional

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,7 +156,17 @@ def test_a_build_with_a_rotation_is_searched_grown_and_laid_out(tmp_path: Path) 
     assert (found.vector_ids[:, 0] == np.arange(0, 400, 10)).mean() > 0.9
 
 
-@pytest.mark.parametrize("kind", ["lsh", "ivf"])
-def test_only_graphs_have_rotated_codes(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(ConfigError, match="pq_rotation"):
-        indexmill.build(points(300, 3), tmp_path / "x", kind=kind, pq_rotation="opq")
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"kind": "lsh"}, "pq_rotation: "),
+        (
+            {"kind": "ivf"},
+            "pq_rotation: flat lists have no PQ codes to rotate; leave it out, or choose codec pq",
+        ),
+        ({"kind": "ivf", "codec": "rabitq"}, "pq_rotation: rabitq lists have no PQ codes to rotate"),
+    ],
+)
+def test_what_has_no_pq_codes_has_no_rotated_ones(tmp_path: Path, how: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        indexmill.build(points(300, 3), tmp_path / "x", pq_rotation="opq", **how)

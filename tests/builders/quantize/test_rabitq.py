@@ -11,7 +11,8 @@ from tests.oracles.rabitq import best_cosine, read_row
 
 from indexmill.builders.quantize.rabitq import encode_rabitq, random_rotation
 from indexmill.formats.graph.codes import is_rotation
-from indexmill.formats.ivf.rabitq import RabitQ, heads_of, levels_of, pack_rows, row_bytes_of
+from indexmill.formats.ivf.rabitq import heads_of, levels_of, pack_rows, row_bytes_of
+from indexmill.formats.ivf.rotation import rotated_rows
 
 #: Components with ties, zeros and unlike sizes.
 residuals = st.integers(1, 40).flatmap(
@@ -105,8 +106,11 @@ def test_a_rotation_is_orthogonal_and_that_of_its_seed(dim: int) -> None:
 
 def test_a_vector_is_rotated_alike_wherever_it_stands() -> None:
     vectors = np.random.default_rng(1).normal(size=(700, 37)).astype(np.float32)
-    code = RabitQ(1, random_rotation(37, np.random.default_rng(2)))
-    whole = code.rotated(vectors)
-    np.testing.assert_allclose(whole, vectors.astype(np.float64) @ code.rotation, atol=1e-5)
+    rotation = random_rotation(37, np.random.default_rng(2))
+    whole = rotated_rows(vectors, rotation)
+    np.testing.assert_allclose(whole, vectors.astype(np.float64) @ rotation, atol=1e-5)
+    read = np.ascontiguousarray(rotation.T).T  # as of a file
+    read.flags.writeable = False
+    assert np.array_equal(rotated_rows(vectors, read), whole)
     for first, last in ((0, 1), (255, 258), (699, 700), (3, 690)):
-        assert np.array_equal(code.rotated(vectors[first:last]), whole[first:last])
+        assert np.array_equal(rotated_rows(vectors[first:last], rotation), whole[first:last])

@@ -124,12 +124,13 @@ def takes(target: str, index: Path, out: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize("codec", ["pq", "rabitq"])
+@pytest.mark.parametrize("codec", ["pq", "rabitq", "opq"])
 @pytest.mark.parametrize("target", DUMPS)
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 def test_codes_alone_are_refused(tmp_path: Path, target: str, codec: str, metric: str) -> None:
     """The error names the other targets that take just these lists."""
     how = {"codec": codec, "pq_bytes": 4, "metric": metric}
+    how |= {"codec": "pq", "pq_rotation": "opq"} if codec == "opq" else {}
     index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, **how)
     with pytest.raises(ConfigError, match=rf"lists of {codec} codes alone") as refusal:
         indexmill.export(index, target, tmp_path / "out")

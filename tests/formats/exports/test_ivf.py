@@ -37,9 +37,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "rabitq-1": ("float32", {"codec": "rabitq", "code_bits": 1}),
     "rabitq-4": ("uint8", {"codec": "rabitq", "code_bits": 4}),
     "cosine-rabitq": ("float32", {"metric": "cosine", "codec": "rabitq", "code_bits": 3}),
+    "opq": ("float32", {"codec": "pq", "pq_bytes": 6, "pq_rotation": "opq"}),
+    "opq-unlike-chunks": ("uint8", {"codec": "pq", "pq_bytes": 5, "pq_rotation": "opq"}),
+    "ip-opq": ("float32", {"metric": "ip", "codec": "pq", "pq_bytes": 4, "pq_rotation": "opq"}),
+    "cosine-opq": ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 6, "pq_rotation": "opq"}),
 }
 #: Tolerance of scores, beside rounding to float32: faiss rounds the values of sq8 codes in other places.
-TOLERANCE = {"sq8": 1e-5, "ip-sq8": 1e-5, "rabitq-1": 1e-5, "rabitq-4": 1e-5, "cosine-rabitq": 1e-5}
+TOLERANCE = dict.fromkeys(
+    ("sq8", "ip-sq8", *(name for name in CASES if "rabitq" in name or "opq" in name)), 1e-5
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +99,7 @@ def test_codes_of_whole_numbers_are_ranked_exactly_alike(indexes: dict[str, Path
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ["float32", "int8", "sq8", "pq"])
+@pytest.mark.parametrize("name", ["float32", "int8", "sq8", "pq", "opq-unlike-chunks"])
 def test_lists_hold_the_same_ids_and_bytes(
     indexes: dict[str, Path], tmp_path: Path, name: str, target: str
 ) -> None:
@@ -160,20 +166,33 @@ def test_faiss_loses_little_by_its_estimate_from_signs(indexes: dict[str, Path],
 
 
 @pytest.mark.parametrize(
-    ("target", "metric", "message"),
+    ("target", "how", "message"),
     [
         *(
-            (target, "ip", f"inner products of lists .*rabitq, but {target} holds .*another")
+            (
+                target,
+                {"codec": "rabitq", "metric": "ip"},
+                f"inner products of lists .*rabitq, but {target} holds .*another.*--codec",
+            )
             for target in TARGETS
         ),
-        ("lance", "l2", "lists with codec.*rabitq, but lance holds those with flat, sq8 or pq"),
+        (
+            "lance",
+            {"codec": "rabitq"},
+            "lists with codec.*rabitq, but lance holds those with flat, sq8 or pq.*--codec",
+        ),
+        (
+            "lance",
+            {"codec": "pq", "pq_bytes": 4, "pq_rotation": "opq"},
+            "PQ codes of rotated vectors, but lance holds those of vectors as they are; build with --pq-rotation none",
+        ),
     ],
 )
 def test_rotated_codes_that_a_target_estimates_otherwise_are_refused(
-    tmp_path: Path, target: str, metric: str, message: str
+    tmp_path: Path, target: str, how: dict[str, Any], message: str
 ) -> None:
-    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, codec="rabitq", metric=metric)
-    with pytest.raises(ConfigError, match=f"to: {target}: {message}.*--codec"):
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, **how)
+    with pytest.raises(ConfigError, match=f"to: {target}: {message}"):
         indexmill.export(index, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -212,7 +231,8 @@ def test_vectors_in_several_lists_are_found_as_a_join_finds_them(tmp_path: Path,
 
 
 def test_bytes_are_those_faiss_writes(indexes: dict[str, Path], tmp_path: Path) -> None:
-    for name in ("float32", "uint8", "sq8", "pq", "ip-pq", "cosine", "rabitq-1", "cosine-rabitq"):
+    names = "float32 uint8 sq8 pq ip-pq cosine rabitq-1 cosine-rabitq opq opq-unlike-chunks ip-opq"
+    for name in names.split():
         indexmill.export(indexes[name], "faiss-ivf", tmp_path / name)
         index = faiss.read_index(str(tmp_path / name / "index.faiss"))
         faiss.write_index(index, str(tmp_path / "again"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,19 +116,20 @@ def test_ids_outside_the_batch_or_out_of_order_are_refused(tmp_path: Path) -> No
 def made(codec: Any) -> Centroids:
     rng = np.random.default_rng(1)
     scale = rng.random((2, 6)).astype(np.float32) if codec == "sq8" else None
-    book = (
-        Codebook(rng.random((9, 6)).astype(np.float32), np.array([0, 2, 6], np.uint32))
-        if codec == "pq"
-        else None
-    )
     rotation = np.roll(np.eye(6, dtype=np.float32), 1, axis=0)
+    book = Codebook(rng.random((9, 6)).astype(np.float32), np.array([0, 2, 6], np.uint32))
+    if codec == "opq":
+        book = replace(book, rotation=rotation)
     return Centroids(
-        rng.random((5, 6)).astype(np.float32), "float16", "ip", 2.5, 946, 3, codec, scale, book,
+        rng.random((5, 6)).astype(np.float32), "float16", "ip", 2.5, 946, 3, codec, scale,
+        book if codec in ("pq", "opq") else None,
         rabitq=RabitQ(3, rotation) if codec == "rabitq" else None,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("codec", "row_bytes"), [("flat", 12), ("sq8", 6), ("pq", 2), ("rabitq", 11)])
+@pytest.mark.parametrize(
+    ("codec", "row_bytes"), [("flat", 12), ("sq8", 6), ("pq", 2), ("rabitq", 11), ("opq", 2)]
+)
 def test_centroids_and_codecs_are_read_as_they_were_written(
     tmp_path: Path, codec: str, row_bytes: int
 ) -> None:
@@ -141,7 +143,7 @@ def test_centroids_and_codecs_are_read_as_they_were_written(
     assert (got.scale is None) == (codec != "sq8")
     if codec == "sq8":
         assert np.array_equal(got.scale, wanted.scale)
-    if codec == "pq":
+    if codec in ("pq", "opq"):
         assert got.codebook is not None
         assert wanted.codebook is not None
         assert np.array_equal(got.codebook.pivots, wanted.codebook.pivots)
@@ -149,14 +151,21 @@ def test_centroids_and_codecs_are_read_as_they_were_written(
         assert got.rabitq is not None
         assert wanted.rabitq is not None
         assert got.rabitq.bits == wanted.rabitq.bits
-        assert np.array_equal(got.rabitq.rotation, wanted.rabitq.rotation)
-        assert np.array_equal(got.compared(wanted.centroids), wanted.centroids @ wanted.rabitq.rotation)
+    assert (got.rotation is not None) == (codec in ("rabitq", "opq"))
+    if got.rotation is not None:
+        assert wanted.rotation is not None
+        assert np.array_equal(got.rotation, wanted.rotation)
+        compared = got.compared(wanted.centroids)
+        assert np.array_equal(compared, wanted.centroids @ wanted.rotation)
+        assert np.array_equal(got.restored(compared), wanted.centroids)
+        assert got.rotation_bytes == 4 * 6 * 6
 
 
-def test_a_rotation_that_stretches_is_refused(tmp_path: Path) -> None:
-    wanted = made("rabitq")
-    assert wanted.rabitq is not None
-    wanted.rabitq.rotation[2, 1] = 0.1
+@pytest.mark.parametrize("codec", ["rabitq", "opq"])
+def test_a_rotation_that_stretches_is_refused(tmp_path: Path, codec: str) -> None:
+    wanted = made(codec)
+    assert wanted.rotation is not None
+    wanted.rotation[2, 1] = 0.1
     write_centroids(tmp_path / "c.imx", wanted)
     with pytest.raises(CorruptFile, match="section 'rotation': expected rows of length 1"):
         read_centroids(tmp_path / "c.imx")
@@ -166,6 +175,7 @@ def test_a_rotation_that_stretches_is_refused(tmp_path: Path) -> None:
     ("fields", "message"),
     [
         ({"codec": 3}, "field 'bits'"),
+        ({"codec": 4}, "field 'n_chunks'"),
         ({"dtype": 5}, "field 'dtype'"),
         ({"dim": 7}, "section 'centroids': payload"),
         ({"row_bytes": 13}, "field 'row_bytes'"),
@@ -185,10 +195,35 @@ def test_centroids_that_lie_are_refused(tmp_path: Path, fields: dict[str, Any], 
 
 
 def test_a_codec_of_a_later_version_is_named(tmp_path: Path) -> None:
-    with PageFileWriter(tmp_path / "c.imx", "CENT", STATED | {"codec": 4}) as file:
+    with PageFileWriter(tmp_path / "c.imx", "CENT", STATED | {"codec": 5}) as file:
         file.array("centroids", made("flat").centroids, "<f4")
-    names = "flat, sq8, pq, rabitq"
-    with pytest.raises(TooNew, match=rf"c\.imx: codec 4: expected one of {names}; install a newer indexmill"):
+    names = "flat, sq8, pq, rabitq, opq"
+    with pytest.raises(TooNew, match=rf"c\.imx: codec 5: expected one of {names}; install a newer indexmill"):
+        read_centroids(tmp_path / "c.imx")
+
+
+@pytest.mark.parametrize("codec", ["pq", "opq"])
+def test_a_codec_and_a_rotation_go_together(tmp_path: Path, codec: str) -> None:
+    other = made("opq" if codec == "pq" else "pq").codebook
+    with pytest.raises(ValueError, match=f"codec {codec}: .* rabitq and opq a rotation"):
+        write_centroids(tmp_path / "c.imx", replace(made(codec), codebook=other))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("sections", [(), ("offsets",), ("offsets", "pivots")])
+def test_rotated_codes_with_a_missing_section_are_refused(tmp_path: Path, sections: tuple[str, ...]) -> None:
+    wanted = made("opq")
+    assert wanted.codebook is not None
+    arrays: dict[str, tuple[Any, str]] = {
+        "offsets": (wanted.codebook.offsets, "<u4"), "pivots": (wanted.codebook.pivots, "<f4"),
+    }  # fmt: skip
+    stated = STATED | {"codec": 4, "row_bytes": 2, "n_chunks": 2, "n_centres": 9}
+    with PageFileWriter(tmp_path / "c.imx", "CENT", stated) as file:
+        file.array("centroids", wanted.centroids, "<f4")
+        for name in sections:
+            file.array(name, *arrays[name])
+    missing = ("offsets", "pivots", "rotation")[len(sections)]
+    with pytest.raises(CorruptFile, match=missing):
         read_centroids(tmp_path / "c.imx")
 
 

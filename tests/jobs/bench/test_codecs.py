@@ -11,6 +11,7 @@ import pytest
 from tests.support.indexes.ivf import build_lists
 
 from indexmill.jobs.bench.codecs import __main__ as codecs
+from indexmill.jobs.bench.codecs import rotated as part_rotated
 from indexmill.jobs.bench.codecs.__main__ import BENCHMARK, Case
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, K, facts, read_bin, write_bin, write_truth
@@ -29,6 +30,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         )
         return 1.0
 
+    def build_rotated(data: Dataset, folder: Path, size: int, rotation: str) -> tuple[Path, float]:
+        how = {"pq_bytes": size, "pq_rotation": rotation, "keep_vectors": True, "batch_vectors": None}
+        centroids = str(folder / "centroids.npy")
+        index = folder / f"{rotation}-{size}"
+        return build_lists(index, read_bin(data.base), codec="pq", centroids=centroids, **how), 1.0
+
+    monkeypatch.setattr(part_rotated, "build", build_rotated)
+    monkeypatch.setattr(part_rotated, "LISTS", {"embed768": 8})
+    monkeypatch.setattr(part_rotated, "N_QUERIES", 30)
     monkeypatch.setattr(codecs, "build", build)
     monkeypatch.setattr(codecs, "LISTS", 4)
     monkeypatch.setattr(codecs, "N_QUERIES", 30)
@@ -62,9 +72,17 @@ def test_every_part_is_measured_recorded_and_rendered(run: Run) -> None:
     assert recalls[:4] == sorted(recalls[:4])
     assert min(recalls[3], recalls[-1]) > 0.9
     assert all(row["candidates"] is None or K <= row["candidates"] <= 100 for row in rows.values())
-    assert [row["row_bytes"] for row in record["parts"]["rotated"]["rows"]] == [16, 24, 40]
-    for row in record["parts"]["rotated"]["rows"]:
-        assert row["recall"] == pytest.approx(rows["pq", None, row["row_bytes"]]["recall"], abs=0.1)
+    of_rotations = record["parts"]["rotated"]["rows"]
+    assert [(row["row_bytes"], row["rotation"]) for row in of_rotations] == [
+        (size, rotation) for size in (2, 4, 8, 16) for rotation in ("none", "opq")
+    ]
+    for row in of_rotations:
+        assert row["nprobe"] in (1, 2, 4, 8)
+        assert 0 < row["recall_of_codes"] < row["recall"] <= 1
+        assert row["list_reads"] >= 1
+        assert 0 < row["vector_reads"] <= (row["candidates"] or 1000)
+    wanted = [row["candidates"] or 1001 for row in of_rotations if row["rotation"] == "none"]
+    assert wanted == sorted(wanted, reverse=True), "more bytes need fewer candidates"
     for row in record["parts"]["bound"]["rows"]:
         assert row["recall"] > 0.9
         assert row["candidates"] >= K * row["recall"]
@@ -78,10 +96,13 @@ def test_every_part_is_measured_recorded_and_rendered(run: Run) -> None:
             "### Candidates by the error bound",
         )
     )
-    (line,) = [line for line in text.splitlines() if line.startswith("| 24 | ")]
-    assert line.count("|") == 8
+    lines = [line for line in text.splitlines() if line.startswith("| embed768 | ")]
+    assert len(lines) == 8
+    assert {line.count("|") for line in lines} == {13}
     assert "| rabitq, 2 bits | 24 | 0." in text
-    assert "| rabitq, 1 bit | 16 | 0." in BENCHMARK.render(record, "record.json", "guide")
+    guide = BENCHMARK.render(record, "record.json", "guide")
+    assert "| rabitq, 1 bit | 16 | 0." in guide
+    assert guide.count("| embed768, ") == 4
 
 
 def test_estimates_are_those_by_which_a_search_ranks(run: Run) -> None:

@@ -1,7 +1,7 @@
 """The contents of the golden IVF indexes: sums and products, no random numbers, so that they never change.
 
-``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq`` and
-``v1_3_ivf_rabitq``: codes with everything that an index may have besides; and
+``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq``,
+``v1_3_ivf_rabitq`` and ``v1_3_ivf_opq``: codes with everything that an index may have besides; and
 ``v3_0_ivf``, flat lists with a batch that was taken over from an earlier index.
 """
 
@@ -30,6 +30,7 @@ NAMES: dict[str, Codec] = {
     "v1_3_ivf": "flat",
     "v1_3_ivf_pq": "pq",
     "v1_3_ivf_rabitq": "rabitq",
+    "v1_3_ivf_opq": "opq",
     "v3_0_ivf": "flat",
 }
 #: Build id in the header of the batch that was taken over.
@@ -49,6 +50,7 @@ CODEBOOK = Codebook(
 RABITQ = RabitQ(
     2, np.array([[1, -1, -1, 1], [1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1]], np.float32) / np.float32(2)
 )
+OPQ = Codebook(CODEBOOK.pivots, CODEBOOK.offsets, RABITQ.rotation)
 GRAPH = CellGraph(np.array([[1, 2], [0, 2], [1, 3], [4, 2], [3, 4]], np.uint32), 2)
 USER_IDS = pa.array([f"é{i}" for i in range(N)], pa.large_string())
 
@@ -63,7 +65,7 @@ def lists_of(full: bool, first: int, last: int) -> list[list[int]]:
 
 def centroids(codec: Codec) -> NDArray[np.float32]:
     """Return the centroids as an index has them."""
-    return CENTROIDS @ RABITQ.rotation if codec == "rabitq" else CENTROIDS
+    return CENTROIDS @ RABITQ.rotation if codec in ("rabitq", "opq") else CENTROIDS
 
 
 def row(codec: Codec, vector: int, number: int) -> NDArray[np.uint8]:
@@ -73,6 +75,8 @@ def row(codec: Codec, vector: int, number: int) -> NDArray[np.uint8]:
     residual, codes = VECTORS[vector] - CENTROIDS[number], []
     if codec == "rabitq":
         return _rotated_row((residual @ RABITQ.rotation).tolist())
+    if codec == "opq":
+        residual = residual @ RABITQ.rotation
     for first, last in ((0, 1), (1, 4)):
         away = ((CODEBOOK.pivots[:, first:last] - residual[first:last]) ** 2).sum(axis=1)
         codes.append(int(np.argmin(away)))
@@ -97,7 +101,8 @@ def write_golden(directory: Path, codec: Codec, is_extended: bool = False) -> No
     directory.mkdir(parents=True, exist_ok=True)
     full = codec != "flat"
     more: dict[str, Any] = {"copies": 2, "graph": GRAPH} if full else {}
-    more |= {"pq": {"codebook": CODEBOOK}, "rabitq": {"rabitq": RABITQ}}.get(codec, {})
+    of_codec = {"pq": {"codebook": CODEBOOK}, "rabitq": {"rabitq": RABITQ}, "opq": {"codebook": OPQ}}
+    more |= of_codec.get(codec, {})
     shared = Centroids(centroids(codec), "uint8", "l2", 0.0, N, 2, codec, **more)
     write_centroids(directory / CENTROIDS_NAME, shared)
     for number, (first, last) in enumerate(pairwise(BATCHES)):

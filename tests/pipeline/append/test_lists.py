@@ -30,6 +30,7 @@ CODECS: list[dict[str, Any]] = [
     {"codec": "pq", "pq_bytes": 4},
     {"codec": "pq", "pq_bytes": 4, "keep_vectors": True, "copies": 2},
     {"codec": "rabitq", "code_bits": 4},
+    {"codec": "pq", "pq_bytes": 5, "pq_rotation": "opq", "copies": 2},
 ]
 
 

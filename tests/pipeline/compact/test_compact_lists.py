@@ -32,6 +32,7 @@ LEFT = np.delete(np.arange(N), GONE)
         {"codec": "sq8"},
         {"codec": "pq", "pq_bytes": 4, "keep_vectors": True, "copies": 2},
         {"codec": "rabitq", "code_bits": 2, "metric": "ip"},
+        {"codec": "pq", "pq_bytes": 5, "pq_rotation": "opq", "copies": 2},
     ],
     ids=str,
 )
@@ -66,6 +67,7 @@ def test_rows_of_what_is_left_stay_in_their_lists_byte_for_byte(tmp_path: Path, 
         {"copies": 3},
         {"codec": "pq", "pq_bytes": 4, "keep_vectors": True, "copies": 2},
         {"codec": "rabitq", "code_bits": 2, "keep_vectors": True},
+        {"codec": "pq", "pq_bytes": 5, "pq_rotation": "opq", "keep_vectors": True},
     ],
     ids=str,
 )

@@ -412,6 +412,10 @@ def test_small_fragments_share_a_segment_and_large_ones_have_their_own() -> None
             "RaBitQ codes of 12 components, but lance holds those of multiples of 8; build with",
         ),
         ({"codec": "pq", "pq_bytes": 5}, "chunks of 2 and 3 components"),
+        (
+            {"codec": "pq", "pq_bytes": 4, "pq_rotation": "opq"},
+            "PQ codes of rotated vectors, but lance holds those of vectors as they are; build with --pq-rotation none",
+        ),
     ],
 )
 def test_a_model_that_lance_cannot_be_given_is_refused(

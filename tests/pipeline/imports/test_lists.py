@@ -47,6 +47,8 @@ def back(index: Path, folder: Path, target: str = "faiss-ivf", **how: Any) -> Pa
         ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 6}),
         ("float32", {"codec": "rabitq", "code_bits": 4}),
         ("float32", {"metric": "cosine", "codec": "rabitq", "code_bits": 7}),
+        ("float32", {"codec": "pq", "pq_bytes": 5, "pq_rotation": "opq"}),
+        ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 6, "pq_rotation": "opq"}),
     ],
 )
 def test_import_of_export_is_the_index(tmp_path: Path, dtype: str, how: dict[str, Any], target: str) -> None:
@@ -115,16 +117,22 @@ def test_a_vector_may_stand_in_many_lists(tmp_path: Path) -> None:
         indexmill.import_index(tmp_path / "empty.faiss", tmp_path / "none", program="faiss")
 
 
-@pytest.mark.parametrize("pq_bytes", [4, 5])
-def test_codes_of_inner_products_come_back(tmp_path: Path, pq_bytes: int) -> None:
+@pytest.mark.parametrize("rotation", ["none", "opq"])
+@pytest.mark.parametrize("pq_bytes", [4, 5, 13])
+def test_codes_of_inner_products_come_back(tmp_path: Path, pq_bytes: int, rotation: str) -> None:
     """All except the largest norm, which belongs to vectors that the file does not hold."""
-    index = build_lists(tmp_path / "ix", make_vectors("float32"), metric="ip", codec="pq", pq_bytes=pq_bytes)
+    how = {"codec": "pq", "pq_bytes": pq_bytes, "pq_rotation": rotation}
+    index = build_lists(tmp_path / "ix", make_vectors("float32"), metric="ip", **how)
     before, after = IvfFiles(index).centroids, IvfFiles(back(index, tmp_path)).centroids
     assert np.array_equal(before.centroids, after.centroids)
     assert before.codebook is not None
     assert after.codebook is not None
     assert np.array_equal(before.codebook.offsets, after.codebook.offsets)
     assert np.array_equal(before.codebook.pivots, after.codebook.pivots)
+    assert (before.codec, before.row_bytes) == (after.codec, after.row_bytes)
+    assert (before.rotation is None) == (after.rotation is None) == (rotation == "none")
+    if before.rotation is not None:
+        assert np.array_equal(before.rotation, after.rotation)
 
 
 def test_ranges_of_sq8_come_back_except_their_last_bits(tmp_path: Path) -> None:
@@ -213,6 +221,39 @@ def test_indexes_that_faiss_wrote_answer_as_they_did(tmp_path: Path, kind: str) 
     join(tmp_path / "ix", asked, tmp_path / "r.parquet", nprobe=4)
     assert_same_answers((found, scores), result(tmp_path / "r.parquet", QUERIES, 10), 1e-5)
     assert verify_index(tmp_path / "ix") == []
+
+
+@pytest.mark.parametrize(
+    ("rotation", "front"),
+    [
+        (lambda: faiss.OPQMatrix(DIM, 4), ()),
+        (lambda: faiss.RandomRotationMatrix(DIM, DIM), ()),
+        (lambda: faiss.OPQMatrix(DIM, 4), (lambda: faiss.NormalizationTransform(DIM),)),
+    ],
+)
+def test_product_codes_of_rotated_vectors_that_faiss_made_answer_as_they_did(
+    tmp_path: Path, rotation: Any, front: Any
+) -> None:
+    vectors, queries = make_vectors("float32"), make_vectors("float32", QUERIES, seed=9)
+    inner = faiss.IndexIVFPQ(faiss.IndexFlatL2(DIM), DIM, LISTS, 4, 8)
+    inner.nprobe = 4
+    transforms = [make() for make in (*front, rotation)]
+    faiss.omp_set_num_threads(1)
+    index = in_front_of(inner, *transforms)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    opened: Any = indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    assert opened.native.codec == "opq"
+    scores, found = index.search(queries, 10)
+    join(tmp_path / "ix", queries, tmp_path / "r.parquet", nprobe=4)
+    ids, ours = result(tmp_path / "r.parquet", QUERIES, 10)
+    assert_same_answers((found, scores), (ids, 2 - 2 * ours if front else ours), 1e-5)
+    searched = opened.search(queries, 10, nprobe=4)
+    assert_same_answers((searched.vector_ids, searched.scores), (ids, ours), 1e-5)
+    assert verify_index(tmp_path / "ix") == []
+    parameters = parse_manifest(tmp_path / "ix").parameters
+    assert [parameters[name] for name in ("codec", "pq_bytes", "pq_rotation")] == ["pq", 4, "opq"]
 
 
 @pytest.mark.parametrize("bits", [1, 2, 5, 8])
@@ -334,17 +375,27 @@ def test_transforms_that_have_no_place_with_rotated_codes_are_refused(tmp_path: 
     def coded(metric: int) -> Any:
         return faiss.IndexIVFRaBitQ(faiss.IndexFlatL2(DIM), DIM, 4, metric)
 
+    def products() -> Any:
+        return faiss.IndexIVFPQ(faiss.IndexFlatL2(DIM), DIM, 4, 4, 8)
+
     flat = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 4)
     unit, moved = faiss.NormalizationTransform(DIM), faiss.RemapDimensionsTransform(DIM, DIM, False)
     rotation, other = faiss.RandomRotationMatrix(DIM, DIM), faiss.RandomRotationMatrix(DIM, DIM)
     path = tmp_path / "own.faiss"
     for index, message in (
         (in_front_of(coded(faiss.METRIC_INNER_PRODUCT), unit), "RaBitQ that are compared by l2, got ip"),
-        (in_front_of(coded(faiss.METRIC_L2), moved), "codes of RaBitQ without 'RmDT' in front, got one"),
-        (in_front_of(flat, rotation), "codes of RaBitQ behind 'rrot', got 'IwFl'"),
-        (in_front_of(coded(faiss.METRIC_L2), rotation, other), "nothing behind 'rrot', got 'rrot'"),
-        (in_front_of(coded(faiss.METRIC_L2), rotation, unit), "nothing behind 'rrot', got 'VNrm'"),
-        (in_front_of(coded(faiss.METRIC_L2), moved, rotation), "'VNrm', then 'RmDT' or 'rrot', got 'rrot'"),
+        (in_front_of(coded(faiss.METRIC_L2), moved), "codes of RaBitQ without 'RmDT', got one"),
+        (in_front_of(flat, rotation), "codes of PQ or RaBitQ behind a rotation, got 'IwFl'"),
+        (in_front_of(coded(faiss.METRIC_L2), rotation, other), "one 'RmDT', behind a rotation, got 'rrot'"),
+        (in_front_of(coded(faiss.METRIC_L2), rotation, unit), "one 'RmDT', behind a rotation, got 'VNrm'"),
+        (in_front_of(coded(faiss.METRIC_L2), moved, rotation), "codes of RaBitQ without 'RmDT', got one"),
+        (in_front_of(coded(faiss.METRIC_L2), rotation, moved), "codes of RaBitQ without 'RmDT', got one"),
+        (
+            in_front_of(products(), moved, rotation),
+            "no 'RmDT' in front of a rotation, or for ip one that adds",
+        ),
+        (in_front_of(products(), moved, unit), "'VNrm', then 'RmDT', then a rotation .*, got 'VNrm'"),
+        (in_front_of(products(), faiss.PCAMatrix(DIM, DIM)), "then a rotation .*, got 'Pcam'"),
     ):
         trained(index, path)
         with pytest.raises(ForeignFile, match=message):
@@ -354,12 +405,13 @@ def test_transforms_that_have_no_place_with_rotated_codes_are_refused(tmp_path: 
 
 def test_a_budget_counts_the_rotation(tmp_path: Path) -> None:
     needs = []
-    for codec in ("flat", "rabitq"):
-        index = build_lists(tmp_path / codec, make_vectors("float32", 400), lists=4, codec=codec)
+    for codec, rotation in (("flat", "none"), ("rabitq", "none"), ("pq", "opq")):
+        how = {"codec": codec, "pq_rotation": rotation}
+        index = build_lists(tmp_path / codec, make_vectors("float32", 400), lists=4, **how)
         with pytest.raises(BudgetError) as refusal:
             back(index, tmp_path / f"{codec}-back", memory=1000)
         needs.append(int(str(refusal.value).split("needs ")[1].split()[0].replace(",", "")))
-    assert needs[1] - needs[0] == 16 * DIM**2
+    assert [need - needs[0] for need in needs] == [0, 16 * DIM**2, 16 * DIM**2]
 
 
 def scalar(quantizer: Any, kind: int) -> Any:
@@ -376,11 +428,15 @@ def test_what_has_no_place_is_refused(tmp_path: Path) -> None:
     rotated = faiss.IndexPreTransform(
         faiss.RandomRotationMatrix(DIM, DIM), faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 4)
     )
+    shortened = faiss.IndexPreTransform(
+        faiss.OPQMatrix(DIM, 4, 8), faiss.IndexIVFPQ(faiss.IndexFlatL2(8), 8, 4, 4, 8)
+    )
     for index, message in (
         (products, "compares them by ip"),
         (residuals, "by_residual 1"),
         (nibbles, "4 bits"),
-        (rotated, "codes of RaBitQ behind 'rrot', got 'IwFl'"),
+        (rotated, "codes of PQ or RaBitQ behind a rotation, got 'IwFl'"),
+        (shortened, f"an orthogonal matrix of {DIM} x {DIM}, got another transform"),
     ):
         index.train(vectors)
         index.add(vectors)

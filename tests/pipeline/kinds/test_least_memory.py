@@ -25,7 +25,10 @@ JOBS: dict[str, dict[str, Any]] = {
     "ivf": {"kind": "ivf", "lists": 64},
     "ivf with codes": {"kind": "ivf", "lists": 64, "codec": "pq", "pq_bytes": 8, "metric": "cosine"},
     "ivf with rotated codes": {"kind": "ivf", "lists": 64, "codec": "rabitq", "code_bits": 3},
-}
+    "ivf with a learnt rotation": {
+        "kind": "ivf", "lists": 64, "codec": "pq", "pq_bytes": 8, "pq_rotation": "opq", "copies": 2,
+    },
+}  # fmt: skip
 
 
 def test_every_kind_has_parameters_by_the_same_name() -> None:

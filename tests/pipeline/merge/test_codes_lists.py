@@ -148,6 +148,27 @@ def test_other_forms_are_coded_anew_too(tmp_path: Path, how: dict[str, Any]) -> 
         assert "train" in run_record(tmp_path / "all")["seconds"]
 
 
+def test_a_rotation_stays_where_a_codebook_is_trained_anew(tmp_path: Path) -> None:
+    how = {**PQ, "pq_bytes": 3, "pq_rotation": "opq"}
+    three = [build(tmp_path / str(i), rows, **how) for i, rows in enumerate([NEAR, *FAR])]
+    opened: Any = indexmill.merge(*three, out=tmp_path / "all", workers=1)
+    assert_sound(tmp_path / "all")
+    assert "train" in run_record(tmp_path / "all")["seconds"]
+    of_base, of_all = shared(three[0]), shared(tmp_path / "all")
+    assert of_base.codebook is not None
+    assert of_all.codebook is not None
+    np.testing.assert_array_equal(of_base.centroids, of_all.centroids)
+    np.testing.assert_array_equal(of_base.rotation, of_all.rotation)
+    assert (of_base.codebook.pivots != of_all.codebook.pivots).mean() > 0.9
+    keys, rows = zip(*rows_of(tmp_path / "all").items(), strict=True)
+    cells, vectors = np.array(keys).T
+    residuals = of_all.compared(ALL[vectors]) - of_all.centroids[cells]
+    expected = encode_pq(residuals, of_all.codebook.of_rotated())
+    np.testing.assert_array_equal(np.concatenate([codes_of(row) for row in rows]), expected)
+    found = opened.search(ALL[::50], 1, nprobe=7, rerank=300).vector_ids[:, 0]
+    assert (found == np.arange(0, len(ALL), 50)).mean() > 0.9
+
+
 def test_deleted_vectors_of_flat_lists_train_no_codebook(tmp_path: Path) -> None:
     """It is that of the same indexes compacted: of several batches, with vectors in two lists."""
     base = build(tmp_path / "base", points(1600, 1), **PQ, copies=2)

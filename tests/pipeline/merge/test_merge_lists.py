@@ -84,6 +84,7 @@ def test_codes_go_with_the_codebook_that_made_them(tmp_path: Path) -> None:
         ({"metric": "cosine"}, {"metric": "cosine", "seed": 2}),
         ({}, {"codec": "sq8", "keep_vectors": True}),
         ({}, {"codec": "rabitq", "keep_vectors": True}),
+        ({}, {"codec": "pq", "pq_rotation": "opq", "keep_vectors": True}),
     ],
     ids=str,
 )
@@ -114,20 +115,24 @@ def test_vectors_of_other_lists_are_assigned_to_those_of_the_largest(
     assert (drift["built_vectors"], drift["added_vectors"]) == (500, 366)
 
 
-@pytest.mark.parametrize("codec", ["flat", "sq8", "pq", "rabitq"])
+@pytest.mark.parametrize("codec", ["flat", "sq8", "pq", "rabitq", "opq"])
 def test_under_inner_product_separate_builds_are_merged(tmp_path: Path, codec: str) -> None:
     """Each has another longest vector; all vectors of the result get the longest of all."""
     scaled = np.concatenate([VECTORS[:500], VECTORS[500:700] * 1.05, VECTORS[700:] / 2])
     how: dict[str, Any] = {"metric": "ip", "codec": codec}
     how |= {} if codec == "flat" else {"keep_vectors": True}
     how |= {"pq_bytes": 4} if codec == "pq" else {}
+    how |= {"codec": "pq", "pq_rotation": "opq"} if codec == "opq" else {}
     three = [build(tmp_path / str(a), scaled[a:b], **how) for a, b in ((0, 500), (500, 700), (700, 900))]
     opened: Any = indexmill.merge(*three, out=tmp_path / "all")
     assert_sound(tmp_path / "all")
     longest = float(np.sqrt((scaled.astype(np.float64) ** 2).sum(axis=1).max()))
     merged, of_base = (read_centroids(path / "centroids.imx") for path in (tmp_path / "all", three[0]))
     assert merged.max_norm == pytest.approx(longest)
-    if codec != "rabitq":  # of which centroids are rotated
+    if codec in ("rabitq", "opq"):  # of which centroids are rotated
+        pairs = [one.restored(one.centroids)[:, :-1] for one in (merged, of_base)]
+        np.testing.assert_allclose(*pairs, atol=1e-4)
+    else:
         np.testing.assert_array_equal(merged.centroids[:, :-1], of_base.centroids[:, :-1])
     queries = VECTORS[::90]
     found = opened.search(queries, 3, nprobe=LISTS, **({} if codec == "flat" else {"rerank": 900}))
@@ -167,6 +172,7 @@ def test_a_component_beyond_the_range_of_sq8_is_named(tmp_path: Path) -> None:
         ({"codec": "pq", "pq_bytes": 4}, "other centroids than .*a, and no exact vectors"),
         ({"codec": "pq", "pq_bytes": 3}, "bytes of a row 3; expected 4 as .*a, and no exact vectors"),
         ({"codec": "sq8"}, "codec sq8; expected pq as .*a, and no exact vectors"),
+        ({"codec": "pq", "pq_rotation": "opq"}, "codec opq; expected pq as .*a, and no exact vectors"),
         ({"codec": "pq", "keep_vectors": True}, "exact vectors float32; expected none as in"),
         ({}, "exact vectors float32; expected none as in"),
         ({"codec": "pq", "metric": "cosine"}, "metric cosine; expected l2"),

@@ -72,10 +72,11 @@ SMALL = {"L": 20, "pq_bytes": 8, "sample_vectors": 3000, "entries": 16}
         (6000, "float32", 2048, {"builder": "vamana", "build_codes": "sq8", "shard_vectors": 3000, **SMALL}),
         (6000, "float16", 2048, {"builder": "vamana", "passes": 2, "entries": 2100, "L": 20}),
         (6000, "float32", 2048, {"kind": "ivf", "lists": 100, "codec": "rabitq", "copies": 2}),
+        (6000, "uint8", 2048, {"kind": "ivf", "lists": 100, "codec": "pq", "pq_rotation": "opq"}),
         (6000, "uint8", 2048, {"kind": "ivf", "lists": 2100, "codec": "pq"}),
         (6000, "float32", 2048, {"kind": "lsh", "probes": 4}),
     ],
-    ids=["regions", "partition", "shards", "vamana", "rabitq", "many lists", "lsh"],
+    ids=["regions", "partition", "shards", "vamana", "rabitq", "opq", "many lists", "lsh"],
 )
 def test_a_rehearsal_uses_all_kernels_of_a_build(
     tmp_path: Path, n: int, dtype: str, memory: int, parameters: dict[str, Any]

@@ -109,14 +109,17 @@ def test_parts_of_inner_products_have_one_largest_norm_and_one_codebook(tmp_path
     assert np.isclose(found.scores, products, rtol=1e-4).mean() > 0.95
 
 
-@pytest.mark.parametrize("codec", ["pq", "sq8", "rabitq"])
+@pytest.mark.parametrize("codec", ["pq", "sq8", "rabitq", "opq"])
 def test_parts_of_lists_have_one_codec(tmp_path: Path, codec: str) -> None:
+    how: dict[str, Any] = {"codec": "pq", "pq_rotation": "opq"} if codec == "opq" else {"codec": codec}
     opened = indexmill.build(
-        VECTORS, tmp_path / "set", parts=3, kind="ivf", lists=8, codec=codec, pq_bytes=8, sample_vectors=600
+        VECTORS, tmp_path / "set", parts=3, kind="ivf", lists=8, pq_bytes=8, sample_vectors=600, **how
     )
     found = [read_centroids(part / "centroids.imx") for part in parts_of(tmp_path / "set")]
     assert len({one.centroids.tobytes() for one in found}) == 3, "cells are the part's own"
     for one in found:
+        assert one.codec == codec
+        assert (one.rotation is not None) == (codec in ("rabitq", "opq"))
         for what in ("codebook", "rabitq"):
             ours, first = (getattr(each, what) for each in (one, found[0]))
             assert (ours is None) == (first is None)

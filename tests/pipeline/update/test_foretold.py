@@ -24,8 +24,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "graph of floats": {"R": 24, "pq_bytes": 16, "pq_rotation": "opq", "metric": "cosine"},
     "ivf": {"kind": "ivf", "lists": 256},
     "ivf pq": {"kind": "ivf", "lists": 256, "codec": "pq", "pq_bytes": 16, "keep_vectors": True},
+    "ivf opq": {
+        "kind": "ivf", "lists": 256, "codec": "pq", "pq_bytes": 16, "pq_rotation": "opq", "keep_vectors": True,
+    },
     "lsh": {"kind": "lsh", "n_tables": 12},
-}
+}  # fmt: skip
 #: Share by which a plan may be off.
 MEMORY, SCRATCH = 0.15, 0.05
 #: Runs of an update at most: the largest files are there for a moment, which a look at the folder may miss.

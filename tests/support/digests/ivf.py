@@ -34,6 +34,11 @@ def lists(site: Site) -> Cases:
         ("copies-kept", rows(), {"lists": 16, "copies": 2, "codec": "sq8", "keep_vectors": True}),
         ("kept", rows(), {"lists": 16, "codec": "pq", "pq_bytes": 5, "keep_vectors": True}),
         ("bits", rows(), {"lists": 16, "codec": "rabitq", "code_bits": 2, "copies": 2, "keep_vectors": True}),
+        (
+            "rotated",
+            rows(),
+            {"lists": 16, "codec": "pq", "pq_bytes": 5, "pq_rotation": "opq", "metric": "ip"},
+        ),
         ("given-centroids", rows(), {"lists": 30, "centroids": str(centroids)}),
         ("many-lists", rows(20_000, dim=4), {"lists": 16_500, "centroids": str(many), "copies": 2}),
         ("named", rows(), {"lists": 16, "ids": names(N), "metadata": colours(N)}),

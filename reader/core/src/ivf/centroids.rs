@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::rabitq::RabitQ;
 use crate::bytes::{f32s, u32s};
-use crate::codes::Codebook;
+use crate::codes::{Codebook, Rotation};
 use crate::directory::Directory;
 use crate::error::{Error, InFile, Result};
 use crate::interrupt::Stop;
@@ -14,7 +14,7 @@ use crate::pagefile::PageFile;
 use crate::stored::{Dtype, Stored, read_dim, read_space};
 
 /// Names of codecs, by their numbers.
-const CODECS: &str = "flat, sq8, pq, rabitq";
+const CODECS: &str = "flat, sq8, pq, rabitq, opq";
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
 /// Most batches: file names have six digits.
@@ -29,9 +29,9 @@ pub enum Codec {
     Flat,
     /// 8-bit codes of scaled components.
     Sq8,
-    /// PQ codes of the residuals of vectors to the centroids of their lists.
+    /// PQ codes of the residuals of vectors to the centroids of their lists; with a rotation (opq) of rotated ones.
     Pq(Codebook),
-    /// RaBitQ codes of the residuals of rotated vectors; centroids are rotated.
+    /// RaBitQ codes of the residuals of rotated vectors.
     RabitQ(RabitQ),
 }
 
@@ -105,6 +105,8 @@ pub struct Centroids {
     pub copies: usize,
     /// A graph over the centroids, where there are many.
     pub graph: Option<CellGraph>,
+    /// Of vectors before they are coded (rabitq, opq); `rows` are rotated, too.
+    rotation: Option<Rotation>,
     rows: Vec<f32>,
     /// `min[dim]` then `step[dim]` (sq8).
     scale: Vec<f32>,
@@ -118,16 +120,17 @@ impl Centroids {
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = read_dim(&file, metric)?;
         let checksums = file.load_checksums(interrupted)?;
-        let (codec, row_bytes) = match file.field("codec")? {
+        let number = file.field("codec")?;
+        let (codec, row_bytes) = match number {
             0 => (Codec::Flat, dim * dtype.bytes()),
             1 => (Codec::Sq8, dim),
-            2 => {
+            2 | 4 => {
                 let book = Codebook::read(&file, dim, "pivots", interrupted)?;
                 let row_bytes = book.n_chunks() as u64;
                 (Codec::Pq(book), row_bytes)
             }
             3 => {
-                let code = RabitQ::read(&file, dim, interrupted)?;
+                let code = RabitQ::read(&file, dim)?;
                 let row_bytes = code.row_bytes() as u64;
                 (Codec::RabitQ(code), row_bytes)
             }
@@ -138,6 +141,7 @@ impl Centroids {
             }
         };
         file.field_in("row_bytes", row_bytes..=row_bytes)?;
+        let rotation = matches!(number, 3 | 4).then(|| Rotation::read(&file, dim, interrupted)).transpose()?;
         let scale = match codec {
             Codec::Sq8 => floats(&file, "scale", 2 * dim, &checksums, interrupted)?,
             _ => Vec::new(),
@@ -156,6 +160,7 @@ impl Centroids {
             n_batches: file.field_in("n_batches", 1..=MAX_BATCHES)? as usize,
             copies: if file.has_field("copies") { file.field_in("copies", 1..=MAX_COPIES)? as usize } else { 1 },
             graph: CellGraph::read(&file, &checksums, n_lists, interrupted)?,
+            rotation,
             rows: floats(&file, "centroids", n_lists * dim, &checksums, interrupted)?,
             scale,
         })
@@ -206,6 +211,7 @@ impl Centroids {
         match self.codec {
             Codec::Flat => "flat",
             Codec::Sq8 => "sq8",
+            Codec::Pq(_) if self.rotation.is_some() => "opq",
             Codec::Pq(_) => "pq",
             Codec::RabitQ(_) => "rabitq",
         }
@@ -214,8 +220,8 @@ impl Centroids {
     /// Makes `out` the query as centroids and rows are compared with it, if it must be rotated; else empty.
     pub(super) fn rotate(&self, query: &[f32], out: &mut Vec<f32>) {
         out.clear();
-        if let Codec::RabitQ(code) = &self.codec {
-            out.extend(code.rotated(query));
+        if let Some(rotation) = &self.rotation {
+            out.extend(rotation.rotated(query));
         }
     }
 
@@ -223,10 +229,10 @@ impl Centroids {
     pub fn memory_bytes(&self) -> u64 {
         let codec = match &self.codec {
             Codec::Pq(book) => book.memory_bytes(),
-            Codec::RabitQ(code) => code.memory_bytes(),
-            Codec::Flat | Codec::Sq8 => 0,
+            Codec::RabitQ(_) | Codec::Flat | Codec::Sq8 => 0,
         };
-        (size_of_val(&*self.rows) + size_of_val(&*self.scale)) as u64 + codec
+        let rotation = self.rotation.as_ref().map_or(0, Rotation::memory_bytes);
+        (size_of_val(&*self.rows) + size_of_val(&*self.scale)) as u64 + codec + rotation
     }
 
     /// Memory of the graph over the centroids.

@@ -6,10 +6,8 @@
 use std::path::Path;
 
 use crate::bytes::u32_at;
-use crate::codes::Rotation;
 use crate::distance::{TABLE_WIDTH, score_codes};
 use crate::error::Result;
-use crate::interrupt::Stop;
 use crate::memory::resize;
 use crate::pagefile::PageFile;
 
@@ -25,17 +23,16 @@ const BLOCK: usize = 64;
 /// How rows are coded.
 #[derive(Debug)]
 pub struct RabitQ {
-    rotation: Rotation,
     dim: usize,
     /// Bits a component, and planes of a row.
     bits: usize,
 }
 
 impl RabitQ {
-    /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
-    pub(super) fn read(file: &PageFile, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
+    /// Reads the field of `file` that says how rotated vectors of `dim` components are coded.
+    pub(super) fn read(file: &PageFile, dim: u64) -> Result<Self> {
         let bits = file.field_in("bits", 1..=MAX_BITS as u64)? as usize;
-        Ok(RabitQ { rotation: Rotation::read(file, dim, interrupted)?, dim: dim as usize, bits })
+        Ok(RabitQ { dim: dim as usize, bits })
     }
 
     /// Bytes of a row.
@@ -45,16 +42,6 @@ impl RabitQ {
 
     fn plane_bytes(&self) -> usize {
         self.dim.div_ceil(BYTE_BITS)
-    }
-
-    /// Memory it takes.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        self.rotation.memory_bytes()
-    }
-
-    /// A vector as centroids and rows are compared with it.
-    pub(super) fn rotated(&self, vector: &[f32]) -> impl Iterator<Item = f32> {
-        self.rotation.rotated(vector)
     }
 
     /// Fills the table of a query: for each byte of a plane, the sum of eight components with the signs that it means.
@@ -124,7 +111,7 @@ mod tests {
         let mut random = Random::new(5);
         for dim in [1usize, 7, 8, 21] {
             for bits in [1usize, 3, 8] {
-                let code = RabitQ { rotation: Rotation::identity(dim), dim, bits };
+                let code = RabitQ { dim, bits };
                 let (n, width) = (2 * BLOCK + 9, dim.div_ceil(8));
                 let query: Vec<f32> = (0..dim).map(|_| random.float() - 0.5).collect();
                 let mut rows = vec![0u8; n * code.row_bytes()];
@@ -155,7 +142,7 @@ mod tests {
 
     #[test]
     fn rows_that_cannot_be_are_told() {
-        let code = RabitQ { rotation: Rotation::identity(9), dim: 9, bits: 1 };
+        let code = RabitQ { dim: 9, bits: 1 };
         let row = |length: f32, factor: f32, last: u8| {
             [&length.to_le_bytes()[..], &factor.to_le_bytes(), &[255, last]].concat()
         };

@@ -100,7 +100,7 @@ impl IvfIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::ivf::{FLAT, IvfSpec, PQ, RABITQ, SQ8, WrittenIvf, write_ivf};
+    use crate::common::ivf::{FLAT, IvfSpec, OPQ, PQ, RABITQ, SQ8, WrittenIvf, write_ivf};
     use crate::common::searches::with_typed;
     use crate::search::task::{Query, Step};
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_long_list_in_memory_is_cut_like_one_that_is_read() {
-        for codec in [FLAT, SQ8, PQ, RABITQ] {
+        for codec in [FLAT, SQ8, PQ, RABITQ, OPQ] {
             let spec = IvfSpec { n: 8000, dim: 100, n_lists: 1, n_batches: 1, codec, ..IvfSpec::default() };
             turns(&write_ivf(spec), &IvfParams::new(40, 1));
         }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::ivf::{BATCHES, IvfSpec, PQ, RABITQ, WrittenIvf, ranked, write_ivf};
+use crate::common::ivf::{BATCHES, IvfSpec, OPQ, PQ, RABITQ, WrittenIvf, ranked, write_ivf};
 use crate::common::{FLOAT32, UINT8, assert_refused, squared};
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::search::{Queries, Values};
@@ -93,13 +93,13 @@ fn fields_out_of_range_or_different_in_two_files_are_refused() {
 #[test]
 fn a_codec_of_a_later_version_is_named() {
     let mut written = write_ivf(FULL);
-    *written.field("centroids.imx", "codec") = 4;
+    *written.field("centroids.imx", "codec") = 5;
     written.seal();
     let error = use_index(&written).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, Error::TooNew(_)), "{text}");
-    let words = "centroids.imx: codec 4: expected one of flat, sq8, pq, rabitq; install a newer indexmill to read it";
-    assert!(text.ends_with(words), "{text}");
+    let words = "codec 5: expected one of flat, sq8, pq, rabitq, opq; install a newer indexmill to read it";
+    assert!(text.ends_with(&format!("centroids.imx: {words}")), "{text}");
     assert_eq!(verify(written.path()), [text]);
 }
 
@@ -121,9 +121,13 @@ fn rotated_codes_that_cannot_be_are_refused() {
     for bits in [0, 9] {
         refused_of(rotated, "centroids.imx", "\"bits\"", |w| *w.field("centroids.imx", "bits") = bits);
     }
-    refused_of(rotated, "centroids.imx", "row 0 of section \"rotation\"", |w| {
-        put(w.section("centroids.imx", "rotation"), 4, 2f32.to_bits());
-    });
+    for codec in [RABITQ, OPQ] {
+        for wrong in [2f32, f32::NAN] {
+            refused_of(IvfSpec { codec, ..FULL }, "centroids.imx", "row 0 of section \"rotation\"", |w| {
+                put(w.section("centroids.imx", "rotation"), 4, wrong.to_bits());
+            });
+        }
+    }
     for at in [0, 4] {
         for float in [f32::NAN, f32::INFINITY, -1.0] {
             refused_of(rotated, BATCHES[0], ", row 0: expected a length and a factor", |w| {
@@ -184,7 +188,21 @@ fn ids_of_no_vector_of_the_batch_or_out_of_order_are_refused() {
 
 #[test]
 fn a_code_of_no_centre_is_refused() {
-    refused(BATCHES[0], "codes of list", |w| w.section(BATCHES[0], "lists")[0] = 16);
+    for codec in [PQ, OPQ] {
+        refused_of(IvfSpec { codec, ..FULL }, BATCHES[0], "codes of list", |w| w.section(BATCHES[0], "lists")[0] = 16);
+    }
+}
+
+#[test]
+fn rotated_product_codes_without_their_rotation_or_with_half_of_it_are_refused() {
+    let rotated = IvfSpec { codec: OPQ, ..FULL };
+    assert_eq!(verify(write_ivf(rotated).path()), [""; 0]);
+    refused_of(rotated, "centroids.imx", "rotation", |w| w.section("centroids.imx", "rotation").truncate(72));
+    let mut written = write_ivf(FULL);
+    *written.field("centroids.imx", "codec") = OPQ;
+    written.seal();
+    let text = use_index(&written).unwrap_err().to_string();
+    assert!(text.contains("centroids.imx: ") && text.contains("\"rotation\""), "{text}");
 }
 
 #[test]
@@ -220,7 +238,7 @@ fn a_flipped_bit_anywhere_is_found() {
 
 #[test]
 fn a_search_finds_what_brute_force_finds_whatever_the_engine_and_codec() {
-    for codec in 0..4 {
+    for codec in 0..5 {
         for (copies, with_graph) in [(1, false), (2, true)] {
             let written = write_ivf(IvfSpec { codec, copies, with_graph, with_vectors: codec > 0, ..FULL });
             let floats: Vec<f32> = (0..20).flat_map(|i| written.query(i)).collect();

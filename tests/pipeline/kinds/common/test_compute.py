@@ -136,7 +136,14 @@ def test_a_graph_of_vamana_is_shared(tmp_path: Path, gpu: None) -> None:
     assert [path.name.partition("-")[0] for path in Path(work).iterdir()].count("build") == 1
 
 
-@pytest.mark.parametrize("shared", [{"copies": 1}, {"copies": 3, "codec": "pq", "pq_bytes": 4}])
+@pytest.mark.parametrize(
+    "shared",
+    [
+        {"copies": 1},
+        {"copies": 3, "codec": "pq", "pq_bytes": 4},
+        {"codec": "pq", "pq_bytes": 4, "pq_rotation": "opq"},
+    ],
+)
 def test_inverted_lists_of_a_gpu_or_strict_arrays_hold_the_true_neighbours(
     tmp_path: Path, any_gpu: None, shared: dict[str, Any]
 ) -> None:

@@ -179,6 +179,7 @@ def test_graph_commands_name_those_for_lists(tmp_path: Path) -> None:
         {"codec": "sq8", "metric": "cosine"},
         {"codec": "pq", "pq_bytes": 4},
         {"codec": "rabitq"},
+        {"codec": "pq", "pq_bytes": 4, "pq_rotation": "opq"},
         {"copies": 3},
     ],
 )
@@ -218,6 +219,10 @@ def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, paramete
         (
             {"parameters": {"kind": "ivf", "keep_vectors": True}},
             "keep_vectors: flat lists hold the vectors as they are; leave it out",
+        ),
+        (
+            {"parameters": {"kind": "ivf", "codec": "sq8", "pq_rotation": "opq"}},
+            "pq_rotation: sq8 lists have no PQ codes to rotate; leave it out, or choose codec pq",
         ),
         ({"parameters": {"kind": "ivf", "copies": 0}}, "parameters.copies: input should be greater than"),
     ],

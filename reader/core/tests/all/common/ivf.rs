@@ -9,6 +9,8 @@ pub const SQ8: u64 = 1;
 pub const PQ: u64 = 2;
 /// Of two bits, with components in the opposite order for a rotation.
 pub const RABITQ: u64 = 3;
+/// PQ with that rotation.
+pub const OPQ: u64 = 4;
 const BITS: usize = 2;
 /// Names of batches.
 pub const BATCHES: [&str; 3] = ["batch-000000.imx", "batch-000001.imx", "batch-000002.imx"];
@@ -91,7 +93,10 @@ impl WrittenIvf {
             SQ8 => components.iter().map(|&x| (x / 0.5) as u8).collect(),
             RABITQ => rabitq_row(&self.residual(vector, list)),
             _ => {
-                let residual = self.residual(vector, list);
+                let mut residual = self.residual(vector, list);
+                if self.spec.codec == OPQ {
+                    residual.reverse();
+                }
                 let away = |centre: &Vec<f32>| squared(&residual, centre);
                 let centres = pivots(self.spec.dim);
                 let best = (0..centres.len()).min_by(|&a, &b| away(&centres[a]).total_cmp(&away(&centres[b])));
@@ -179,7 +184,7 @@ fn centroids_file(written: &WrittenIvf) -> Contents {
         ("max_norm", 0),
     ];
     let centroids = match spec.codec {
-        RABITQ => floats(written.centroids.iter().flat_map(|row| row.iter().rev())),
+        RABITQ | OPQ => floats(written.centroids.iter().flat_map(|row| row.iter().rev())),
         _ => floats(written.centroids.iter().flatten()),
     };
     let mut sections = vec![("centroids", centroids)];
@@ -187,13 +192,15 @@ fn centroids_file(written: &WrittenIvf) -> Contents {
         let scale = [vec![0.0; spec.dim], vec![0.5; spec.dim]].concat();
         sections.push(("scale", floats(&scale)));
     }
-    if spec.codec == PQ {
+    if let PQ | OPQ = spec.codec {
         fields.extend([("n_chunks", 1), ("n_centres", 16)]);
         sections.push(("offsets", le([0u32, spec.dim as u32].map(u32::to_le_bytes))));
         sections.push(("pivots", floats(pivots(spec.dim).iter().flatten())));
     }
     if spec.codec == RABITQ {
         fields.push(("bits", BITS as u64));
+    }
+    if let RABITQ | OPQ = spec.codec {
         let (dim, mut rotation) = (spec.dim, vec![0f32; spec.dim * spec.dim]);
         (0..dim).for_each(|row| rotation[row * dim + dim - 1 - row] = 1.0);
         sections.push(("rotation", floats(&rotation)));
