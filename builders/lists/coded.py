@@ -29,8 +29,8 @@ from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import l2_gather_f32
 from indexmill.reader.threads import BlockPool
 
-#: Queries of a row, in the mean, and components from which codes are faster than products of floats.
-CODED_QUERIES, CODED_DIM = 96, 64
+#: Components from which codes are faster than products of floats.
+CODED_DIM = 64
 #: Rows that share a middle; queries that are compared with them at a time: their scores stay in a core's own cache.
 _SEGMENT, _TILE = 512, 96
 #: Bytes of rows that are coded at a time.
@@ -47,8 +47,8 @@ _ROUNDED, _SUMMED, _VANISHED = 2.0**-18, 2e-11, 1e-30
 _MOST_UNITS = 1e12
 #: How far a float32 distance is trusted (`reader.kernels`): up to `MAX_DIM` components, and to this size.
 _TRUSTED, _MOST_TRUSTED = 1 + 2.0**-12, 1e30
-#: Rows whose exact keys are computed together.
-_KEYS = 4
+#: Rows that wait for their exact keys at most, and those whose keys are computed together: each is one long sum.
+_HELD, _KEYS = 2048, 8
 
 
 class CodedQueries(NamedTuple):
@@ -102,16 +102,68 @@ class _Coded(NamedTuple):
     units: NDArray[np.float64]
 
 
-def gains_by_codes(form: RowFormat, queries: float) -> bool:
-    """Return whether codes are faster: for plain floats, with queries enough for each row, in the mean, to be coded."""
-    plain = form.kind in (FLOAT32, FLOAT16) and CODED_DIM <= form.dim <= MAX_DIM
-    return plain and queries >= CODED_QUERIES
+class _Space(NamedTuple):
+    """Arrays of a thread.
+
+    Attributes
+    ----------
+    scores : int32 array, shape (_TILE * _SEGMENT,)
+    offsets : int32 array, shape (_SEGMENT / PANEL, PANEL)
+        Zero, of panels.
+    lows, highs : float32 arrays, shape (_SEGMENT,)
+        Bounds of keys from below and above.
+    columns, near : uint32 and float32 arrays, shape (_SEGMENT,)
+        Rows that may be near, and their rounded distances.
+    queries, at, names : int64, int64 and uint32 arrays, shape (_HELD,)
+        Rows that wait for their keys: number of the query, place in the bytes of the lists, and id.
+    rows : float32 array, shape (1, dim)
+        A row that is no float32.
+    zero : float32 array, shape (dim,)
+    terms, keys : float64 arrays, shapes (_KEYS, dim) and (_KEYS,)
+    """
+
+    scores: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+    lows: NDArray[np.float32]
+    highs: NDArray[np.float32]
+    columns: NDArray[np.uint32]
+    near: NDArray[np.float32]
+    queries: NDArray[np.int64]
+    at: NDArray[np.int64]
+    names: NDArray[np.uint32]
+    rows: NDArray[np.float32]
+    zero: NDArray[np.float32]
+    terms: NDArray[np.float64]
+    keys: NDArray[np.float64]
+
+
+def _space(dim: int) -> _Space:
+    return _Space(
+        np.empty(_TILE * _SEGMENT, np.int32),
+        np.zeros((_SEGMENT // PANEL, PANEL), np.int32),
+        np.empty(_SEGMENT, np.float32),
+        np.empty(_SEGMENT, np.float32),
+        np.empty(_SEGMENT, np.uint32),
+        np.empty(_SEGMENT, np.float32),
+        np.empty(_HELD, np.int64),
+        np.empty(_HELD, np.int64),
+        np.empty(_HELD, np.uint32),
+        np.empty((1, dim), np.float32),
+        np.zeros(dim, np.float32),
+        np.zeros((_KEYS, dim), np.float64),
+        np.empty(_KEYS, np.float64),
+    )
+
+
+def can_be_coded(form: RowFormat) -> bool:
+    """Return whether rows of a format are plain floats for which codes are faster, with enough queries."""
+    return form.kind in (FLOAT32, FLOAT16) and CODED_DIM <= form.dim <= MAX_DIM
 
 
 def coded_bytes(dim: int) -> tuple[int, int, int]:
     """Return the bytes of `code_queries` and `merge_coded`: of each query, of codes of rows, and of a thread."""
     group = max(_GROUP_BYTES // 2, _SEGMENT * dim) + (2 << 20)
-    return dim + 28, group, 4 * dim * (_MIDDLE_ROWS + 16) + 4 * _TILE * _SEGMENT + (64 << 10)
+    return dim + 28, group, 4 * dim * (_MIDDLE_ROWS + 32) + 4 * _TILE * _SEGMENT + (128 << 10)
 
 
 def code_queries(queries: NDArray[Any], pool: BlockPool) -> CodedQueries:
@@ -178,7 +230,8 @@ def merge_coded(
             _code_segment(lists, form, group, s, asked.origin, by_product, coded)
 
         def compare(top: int, end: int, group: _Segments = group) -> None:
-            _compare(lists, starts, form, group, coded, asked, *pairs, top, end, by_product, keys, ids)
+            space = _space(dim)
+            _compare(lists, starts, form, group, coded, asked, *pairs, top, end, by_product, space, keys, ids)
 
         pool.run(code, last - first, 1)
         pool.run(compare, n_queries, max(block, 1))
@@ -335,50 +388,49 @@ def _code_segment(
 @kernel
 def _compare(
     lists: Any, starts: Any, form: Any, group: Any, coded: Any, asked: Any, rows: Any, row_starts: Any, first: Any,
-    last: Any, by_product: Any, keys: Any, ids: Any,
+    last: Any, by_product: Any, space: Any, keys: Any, ids: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled
     """Merge a group of segments into the nearest of queries `first` to `last`."""
-    tile = np.empty(_TILE * _SEGMENT, np.int32)
-    offsets = np.zeros((_SEGMENT // PANEL, PANEL), np.int32)
-    lows, highs = np.empty(_SEGMENT, np.float32), np.empty(_SEGMENT, np.float32)
-    columns = np.empty(_SEGMENT, np.int64)
-    space = np.zeros((_KEYS, form.dim), np.float32)
     for s in range(group.sizes.size):
         e, base, m = group.entries[s], group.tops[s], group.sizes[s]
         g, used = lists.names[e], (m + PANEL - 1) // PANEL
         probing = rows[row_starts[g] : row_starts[g + 1]]
         mine = probing[np.searchsorted(probing, first) : np.searchsorted(probing, last)]
+        held = 0
         for before in range(0, mine.size, _TILE):
             some = mine[before : before + _TILE]
-            all_scores(asked.codes, some, coded.panels[s], offsets[:used], tile)
+            all_scores(asked.codes, some, coded.panels[s], space.offsets[:used], space.scores)
             for i in range(some.size):
                 q, at = some[i], i * used * PANEL
                 n = _passing(
-                    tile[at : at + m], coded.bounds[s], coded.middles[s], coded.units[s], asked, q, by_product,
-                    keys[q], lows, highs, columns,
+                    space.scores[at : at + m], coded.bounds[s], coded.middles[s], coded.units[s], asked, q,
+                    by_product, keys[q], space,
                 )  # fmt: skip
                 if n > 0:
-                    _merge_exact(
-                        lists, e, base, starts[e] + base, form, asked.queries[q], columns[:n], by_product, space,
-                        keys[q], ids[q],
+                    held = _hold(
+                        lists, e, base, starts[e] + base, form, asked.queries, q, n, by_product, keys[q], space, held
                     )  # fmt: skip
+                if held > _HELD - _SEGMENT:
+                    _merge_exact(lists, form, asked.queries, held, by_product, space, keys, ids)
+                    held = 0
+            _merge_exact(lists, form, asked.queries, held, by_product, space, keys, ids)
+            held = 0
 
 
 @kernel
 def _passing(
-    scores: Any, bounds: Any, middle: Any, unit: Any, asked: Any, q: Any, by_product: Any, keys: Any, lows: Any,
-    highs: Any, columns: Any,
+    scores: Any, bounds: Any, middle: Any, unit: Any, asked: Any, q: Any, by_product: Any, keys: Any, space: Any,
 ) -> Any:  # fmt: skip # pragma: no cover - compiled
-    """Write the rows that may be among the nearest of query `q` to `columns`, and return their number.
+    """Write the rows that may be among the nearest of query `q` to `space.columns`, and return their number.
 
     Parameters
     ----------
     scores : int32 array, shape (m,)
     bounds : float32 array, shape (5, _SEGMENT)
     keys : float64 array, shape (k,)
-    lows, highs : float32 arrays, shape (_SEGMENT,)
-        Space for bounds of keys from below and above.
+    space : _Space
     """
+    lows, highs, columns = space.lows, space.highs, space.columns
     query = asked.queries[q]
     own = -_product(query, middle) if by_product else _distance(query, middle)
     size = np.abs(own)
@@ -435,63 +487,90 @@ def _lower_bounds(
 
 
 @kernel
-def _merge_exact(
-    lists: Any, e: Any, base: Any, place: Any, form: Any, query: Any, columns: Any, by_product: Any, space: Any,
-    keys: Any, ids: Any,
-) -> None:  # fmt: skip # pragma: no cover - compiled
-    """Merge rows of list `e` into the nearest of a query by their exact keys.
+def _hold(
+    lists: Any, e: Any, base: Any, place: Any, form: Any, queries: Any, q: Any, n: Any, by_product: Any, keys: Any,
+    space: Any, held: Any,
+) -> Any:  # fmt: skip # pragma: no cover - compiled
+    """Let the first `n` of `space.columns` wait for their keys, and return how many rows do.
+
+    Rows that float32 distances prove to be farther than others are left out.
 
     Parameters
     ----------
     base, place : int
-        Row of the list that column 0 is, and its place (`Lists.ids`).
-    columns : int64 array
-    space : float32 array, shape (_KEYS, dim)
-    keys, ids : arrays, shape (k,)
+        Row of list `e` that column 0 is, and its place (`Lists.ids`).
+    keys : float64 array, shape (k,)
+        Of query `q`.
     """
-    dim = form.dim
-    zero, first = np.zeros(dim, np.float32), np.zeros(1, np.uint32)
-    near, exact = np.empty(1, np.float32), np.empty(_KEYS)
-    names = np.empty(_KEYS, np.uint32)
-    held = 0
-    for i in range(columns.size):
-        at = lists.at[e] + (base + columns[i]) * form.row_bytes
-        decode(lists.data, at, 1, form, zero, space[held : held + 1])
+    columns, near, most = space.columns, space.near, np.inf
+    if form.kind == FLOAT32 and not by_product:
+        first = lists.data.ctypes.data + lists.at[e] + base * form.row_bytes
+        query = queries.ctypes.data + q * form.dim * 4
+        l2_gather_f32(query, first, form.dim, columns.ctypes.data, n, near.ctypes.data)
         kth = keys[-1]
-        keep = True
-        if not by_product and kth < _MOST_TRUSTED:
-            row = space.ctypes.data + held * dim * 4
-            l2_gather_f32(query.ctypes.data, row, dim, first.ctypes.data, 1, near.ctypes.data)
-            keep = not np.float64(near[0]) > kth * _TRUSTED + _VANISHED
-        if keep:
-            names[held] = lists.ids[place + columns[i]]
+        if kth == np.inf and n > keys.size:
+            kth = np.float64(np.partition(near[:n], keys.size - 1)[keys.size - 1]) * _TRUSTED
+        if kth < _MOST_TRUSTED:
+            most = kth * _TRUSTED + _VANISHED
+    else:
+        near[:n] = 0
+    for i in range(n):
+        if not np.float64(near[i]) > most:
+            space.queries[held], space.names[held] = q, lists.ids[place + columns[i]]
+            space.at[held] = lists.at[e] + (base + columns[i]) * form.row_bytes
             held += 1
-        if held == _KEYS or (i == columns.size - 1 and held > 0):
-            _exact_keys(query, space, by_product, exact)
-            for r in range(held):
-                _insert(exact[r], names[r], keys, ids)
-            held = 0
+    return held
 
 
 @kernel
-def _exact_keys(query: Any, rows: Any, by_product: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write the keys of `_KEYS` rows, each with the sums of `rows.exact_keys` in the same order."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+def _merge_exact(
+    lists: Any, form: Any, queries: Any, held: Any, by_product: Any, space: Any, keys: Any, ids: Any
+) -> None:  # pragma: no cover - compiled
+    """Merge the rows that wait into the nearest of their queries by exact keys, with the sums of `rows.exact_keys`."""
+    terms = space.terms
+    wide = lists.data[: lists.data.size // 4 * 4].view(np.float32)
+    for top in range(0, held, _KEYS):
+        m = min(_KEYS, held - top)
+        for r in range(m):
+            at = space.at[top + r]
+            if form.kind == FLOAT32:
+                row = wide[at // 4 : at // 4 + form.dim]
+            else:
+                decode(lists.data, at, 1, form, space.zero, space.rows)
+                row = space.rows[0]
+            _write_terms(queries[space.queries[top + r]], row, by_product, terms[r])
+        _sum_terms(terms, space.keys)
+        for r in range(m):
+            q = space.queries[top + r]
+            _insert(space.keys[r], space.names[top + r], keys[q], ids[q])
+
+
+@kernel
+def _write_terms(query: Any, row: Any, by_product: Any, terms: Any) -> None:  # pragma: no cover - compiled
+    """Write the terms of a key in float64."""
     if by_product:
         for j in range(query.size):
-            y = np.float64(query[j])
-            a -= np.float64(rows[0, j]) * y
-            b -= np.float64(rows[1, j]) * y
-            c -= np.float64(rows[2, j]) * y
-            d -= np.float64(rows[3, j]) * y
+            terms[j] = -(np.float64(row[j]) * np.float64(query[j]))
     else:
         for j in range(query.size):
-            y = np.float64(query[j])
-            a += (np.float64(rows[0, j]) - y) ** 2
-            b += (np.float64(rows[1, j]) - y) ** 2
-            c += (np.float64(rows[2, j]) - y) ** 2
-            d += (np.float64(rows[3, j]) - y) ** 2
-    out[0], out[1], out[2], out[3] = a, b, c, d
+            apart = np.float64(row[j]) - np.float64(query[j])
+            terms[j] = apart * apart
+
+
+@kernel
+def _sum_terms(terms: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Add the terms of `_KEYS` keys, each in order."""
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(terms.shape[1]):
+        a += terms[0, j]
+        b += terms[1, j]
+        c += terms[2, j]
+        d += terms[3, j]
+        e += terms[4, j]
+        f += terms[5, j]
+        g += terms[6, j]
+        h += terms[7, j]
+    out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = a, b, c, d, e, f, g, h
 
 
 @kernel
@@ -500,8 +579,15 @@ def _insert(key: Any, name: Any, keys: Any, ids: Any) -> None:  # pragma: no cov
     last = keys.size - 1
     if not (key < np.inf and (key < keys[last] or (key == keys[last] and name < ids[last]))):
         return
-    at = last
-    while at > 0 and (keys[at - 1] > key or (keys[at - 1] == key and ids[at - 1] > name)):
-        keys[at], ids[at] = keys[at - 1], ids[at - 1]
-        at -= 1
-    keys[at], ids[at] = key, name
+    low, high = 0, last
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < key or (keys[middle] == key and ids[middle] < name):
+            low = middle + 1
+        else:
+            high = middle
+    for at in range(last, low, -1):
+        keys[at] = keys[at - 1]
+    for at in range(last, low, -1):
+        ids[at] = ids[at - 1]
+    keys[low], ids[low] = key, name

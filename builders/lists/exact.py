@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lists.coded import CodedQueries, code_queries, gains_by_codes, merge_coded
+from indexmill.builders.lists.coded import CodedQueries, can_be_coded, code_queries, merge_coded
 from indexmill.builders.lists.rows import Lists, RowFormat, plain_rows
 from indexmill.builders.lists.scan import MARGIN, Nearest, nothing, scan, united
 from indexmill.builders.nearest.pairs import Pairs
@@ -15,8 +15,8 @@ from indexmill.reader.threads import BlockPool
 
 #: Bytes of rows compared at a time.
 BLOCK_BYTES = 8 << 20
-#: Rows of a task.
-_LIST_ROWS = 1024
+#: Rows of a task of products; queries from which codes of floats are faster, which know the nearest of other blocks.
+_LIST_ROWS, CODED_QUERIES = 1024, 32
 #: Most queries compared at a time; most pairs of queries and lists; fewest queries compared at a time.
 QUERY_BLOCK, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
 
@@ -67,7 +67,7 @@ class ExactSearch:
         if not same and rows.dtype.name not in ("float32", "float16"):
             rows = rows.astype(np.float32)
         form, n = plain_rows(rows.dtype, rows.shape[1]), len(self._queries)
-        by_codes = gains_by_codes(form, min(self._query_block, n))
+        by_codes = can_be_coded(form) and min(self._query_block, n) >= CODED_QUERIES
         lists, centroids = _as_lists(
             first, rows, len(rows) if by_codes else _LIST_ROWS, not same and not by_codes
         )

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
-from indexmill.builders.lists.coded import code_queries, gains_by_codes, merge_coded
+from indexmill.builders.lists.coded import can_be_coded, code_queries, merge_coded
 from indexmill.builders.lists.rows import INT8, PQ, RABITQ, SQ8, UINT8, Lists, RowFormat, exact_keys
 from indexmill.builders.lists.scan_lists import scan_bytes, scan_floats
 from indexmill.builders.nearest.pairs import Pairs
@@ -24,6 +24,8 @@ from indexmill.reader.threads import BlockPool
 
 #: Candidates kept beyond k, because float32 products round.
 MARGIN = 16
+#: Queries of a row, in the mean, from which codes of floats are faster than products.
+CODED_QUERIES = 256
 #: Lists of a task, and queries of a task that computes exact distances.
 _LISTS, _QUERIES = 8, 256
 
@@ -122,7 +124,7 @@ def scan(
     with BlockPool(threads) as pool:
         if compares_bytes(form):
             return _scan_bytes(lists, form, queries, pairs, k, pool)
-        if gains_by_codes(form, _queries_of_row(lists, pairs)):
+        if can_be_coded(form) and _queries_of_row(lists, pairs) >= CODED_QUERIES:
             found, asked = nothing(len(queries), k), code_queries(queries, pool)
             merge_coded(lists, form, asked, pairs, *found, pool, threads, by_product=by_product)
             return found

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexmill.builders.lists import coded
+from indexmill.builders.lists import coded, exact
 from indexmill.builders.lists.exact import ExactSearch, exact_neighbours
 from indexmill.builders.lists.rows import Lists, plain_rows
-from indexmill.builders.lists.scan import scan
+from indexmill.builders.lists.scan import CODED_QUERIES, scan
 from indexmill.builders.nearest.pairs import pairs_of
 from indexmill.builders.nearest.panels import NOTHING
 
 Pair = tuple[np.ndarray, np.ndarray]
 DIM = coded.CODED_DIM + 6
-N, N_QUERIES = 1100, coded.CODED_QUERIES + 9
+N, N_QUERIES = 1100, exact.CODED_QUERIES + 69
 
 
 def sorted_keys(rows: np.ndarray, queries: np.ndarray, by_product: bool = False) -> Pair:
@@ -169,7 +169,7 @@ def test_lists_are_compared_with_the_queries_that_probe_them(dtype: str, by_prod
     rng = np.random.default_rng(3)
     sizes = np.array([900, 0, 1, 130, 700])
     rows = rng.normal(size=(sizes.sum(), DIM)).astype(dtype)
-    queries = rng.normal(size=(3 * N_QUERIES, DIM)).astype(np.float32)
+    queries = rng.normal(size=(2 * CODED_QUERIES + 20, DIM)).astype(np.float32)
     starts = np.cumsum(sizes) - sizes
     ids = rng.permutation(len(rows)).astype(np.uint32)
     for first, size in zip(starts, sizes, strict=True):
@@ -205,7 +205,7 @@ def test_types_may_differ(dtypes: tuple[str, str]) -> None:
 def test_products_of_floats_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, queries = (vectors.astype(np.float32) for vectors in plain(np.random.default_rng(9)))
     by_codes = exact_neighbours(rows, queries, 10, 2)
-    monkeypatch.setattr(coded, "CODED_QUERIES", len(queries) + 1)
+    monkeypatch.setattr(exact, "CODED_QUERIES", len(queries) + 1)
     by_products = exact_neighbours(rows, queries, 10, 2)
     for one, other in zip(by_codes, by_products, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -213,7 +213,7 @@ def test_products_of_floats_find_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_queries_are_compared_block_by_block() -> None:
     rows, queries = (vectors.astype(np.float32) for vectors in plain(np.random.default_rng(11)))
-    whole, parts = ExactSearch(queries, 4), ExactSearch(queries, 4, query_block=coded.CODED_QUERIES)
+    whole, parts = ExactSearch(queries, 4), ExactSearch(queries, 4, query_block=exact.CODED_QUERIES)
     for first in range(0, N, 400):
         whole.add(first, rows[first : first + 400])
         parts.add(first, rows[first : first + 400])
