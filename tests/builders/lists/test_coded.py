@@ -169,7 +169,7 @@ def test_lists_are_compared_with_the_queries_that_probe_them(dtype: str, by_prod
     rng = np.random.default_rng(3)
     sizes = np.array([900, 0, 1, 130, 700])
     rows = rng.normal(size=(sizes.sum(), DIM)).astype(dtype)
-    queries = rng.normal(size=(2 * CODED_QUERIES + 20, DIM)).astype(np.float32)
+    queries = rng.normal(size=(3 * CODED_QUERIES, DIM)).astype(np.float32)
     starts = np.cumsum(sizes) - sizes
     ids = rng.permutation(len(rows)).astype(np.uint32)
     for first, size in zip(starts, sizes, strict=True):
