@@ -162,6 +162,8 @@ def can_be_coded(form: RowFormat) -> bool:
 
 def coded_bytes(dim: int) -> tuple[int, int, int]:
     """Return the bytes of `code_queries` and `merge_coded`: of each query, of codes of rows, and of a thread."""
+    if not CODED_DIM <= dim <= MAX_DIM:  # never coded
+        return 0, 0, 0
     group = max(_GROUP_BYTES // 2, _SEGMENT * dim) + (2 << 20)
     return dim + 28, group, 4 * dim * (_MIDDLE_ROWS + 32) + 4 * _TILE * _SEGMENT + (128 << 10)
 
