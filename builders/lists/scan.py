@@ -1,8 +1,9 @@
 """Nearest vectors to many queries among inverted lists in memory, each list scanned once for all its queries.
 
 This is the search of one batch in the Batch Similarity Search paper (section 4.2, Equation 7), but list by list instead
-of query by query, so that a list enters a core's cache once. Bytes are compared in integers. Other vectors are found by
-float32 products with a margin, and ranked by distances computed in float64 from the rows themselves.
+of query by query, so that a list enters a core's cache once. Bytes are compared in integers. Plain floats with many
+queries are found by byte codes, whose bounds prove that nothing is missed. Other vectors are found by float32 products
+with a margin. Both are ranked by distances computed in float64 from the rows themselves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
+from indexmill.builders.lists.coded import can_be_coded, code_queries, merge_coded
 from indexmill.builders.lists.rows import INT8, PQ, RABITQ, SQ8, UINT8, Lists, RowFormat, exact_keys
 from indexmill.builders.lists.scan_lists import scan_bytes, scan_floats
 from indexmill.builders.nearest.pairs import Pairs
@@ -22,6 +24,8 @@ from indexmill.reader.threads import BlockPool
 
 #: Candidates kept beyond k, because float32 products round.
 MARGIN = 16
+#: Queries of a row, in the mean, from which codes of floats are faster than products.
+CODED_QUERIES = 256
 #: Lists of a task, and queries of a task that computes exact distances.
 _LISTS, _QUERIES = 8, 256
 
@@ -95,7 +99,8 @@ def scan(
 ) -> Nearest:
     """Return the k nearest vectors to each query in the lists that it probes.
 
-    Memory of each thread: 8 bytes for each query and candidate (k, or k + `MARGIN` for floats), and 2 MiB.
+    Memory of each thread: 8 bytes for each query and candidate (k, or k + `MARGIN` for floats), and 2 MiB; by codes,
+    `coded.coded_bytes`.
 
     Parameters
     ----------
@@ -119,7 +124,16 @@ def scan(
     with BlockPool(threads) as pool:
         if compares_bytes(form):
             return _scan_bytes(lists, form, queries, pairs, k, pool)
+        if can_be_coded(form) and _queries_of_row(lists, pairs) >= CODED_QUERIES:
+            found, asked = nothing(len(queries), k), code_queries(queries, pool)
+            merge_coded(lists, form, asked, pairs, *found, pool, threads, by_product=by_product)
+            return found
         return _scan_floats(lists, form, centroids, queries, pairs, k, pool, by_product)
+
+
+def _queries_of_row(lists: Lists, pairs: Pairs) -> float:
+    """Return the number of queries that a row is compared with, in the mean."""
+    return float(np.diff(pairs.starts)[lists.names] @ lists.sizes) / max(1, int(lists.sizes.sum()))
 
 
 def _scan_bytes(

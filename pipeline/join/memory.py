@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from indexmill.builders.lists.coded import coded_bytes
 from indexmill.builders.lists.scan import MARGIN
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.ivf.index import IvfFiles
@@ -67,7 +68,7 @@ def scan_need(
     """Return the memory of a search of lists, without the lists.
 
     For a query: itself as it is compared; its lists, found, ordered and paired; candidates of every thread, merged and
-    ranked; its results, united with those of another batch.
+    ranked, or its code and nearest rows; its results, united with those of another batch.
 
     Parameters
     ----------
@@ -78,8 +79,10 @@ def scan_need(
     """
     wide = k + MARGIN
     candidates = wide * (24 * threads + 56)
-    query = block_query + 4 * dim + 44 * nprobe + max(candidates, 92 * k) + 64
-    return Need(n_queries * dim * given.itemsize + threads * _THREAD_BYTES, query, n_queries, nprobe)
+    code, group, tiles = coded_bytes(dim)
+    query = block_query + 4 * dim + 44 * nprobe + max(candidates, code + 12 * k, 92 * k) + 64
+    fixed = n_queries * dim * given.itemsize + threads * max(_THREAD_BYTES, tiles) + group
+    return Need(fixed, query, n_queries, nprobe)
 
 
 def join_need(

@@ -149,7 +149,7 @@ class ListsPredictor:
         if not holds_vectors(index):
             return rewritten
         copied = lists_scratch_bytes(index, n)
-        certify = QUERIES * (n * rates.comparing + rates.ranking) / self._workers
+        certify = (n * rates.comparing + QUERIES * rates.ranking) / self._workers
         certify += copied * rates.writing + 2 * self._n_lists * _LIST_SECONDS
         copied_rows = 0 if self._compares_bytes else n
         # the neighbours are found before the lists of each query are ranked; threads keep their work space

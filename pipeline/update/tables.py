@@ -115,7 +115,7 @@ class TablesPredictor:
         hashed = n if form.shape(before.n).fingerprint_bits < shape.fingerprint_bits else 0
         need, read = self._compacting_bytes(before, hashed), 0 if hashed else before.bytes
         written = self._written(need, read, shape, hashed, copied=vectors * (2 if hashed else 1))
-        exact = 2 * n * rates.comparing / workers + vectors * rates.writing
+        exact = n * rates.certifying / workers + vectors * rates.writing
         certify = exact + search_seconds(QUERIES, *self._measured(), workers)
         return replace(
             written,

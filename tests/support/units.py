@@ -14,6 +14,7 @@ import numpy as np
 from tests.support.indexes.builds import build, clustered
 from tests.support.indexes.ivf import build_lists
 
+from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.nearest.panels import all_scores, in_panels, nearest_in_panels
 from indexmill.formats.kernel import kernel
 from indexmill.reader import kernels, native
@@ -47,6 +48,7 @@ def write(out: Path) -> None:
         all_scores(rows, np.arange(len(rows)), panels.bytes, panels.offsets, scores)
         found[f"scores-{dim}"] = scores
         found[f"nearest-{dim}"] = nearest_in_panels(rows, panels, 5, 1)
+    found["truth"], found["truth-distances"] = exact_neighbours(clustered(700, 101), clustered(150, 101), 9)
     vectors = clustered(
         1100, 68, "uint8"
     )  # more than a leaf; without instructions for floats, codes take long

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from indexmill.builders.lists.coded import coded_bytes
 from indexmill.builders.lists.exact import BLOCK_BYTES
 from indexmill.builders.lists.scan import MARGIN
 from indexmill.formats.errors import BudgetError
@@ -129,8 +130,9 @@ def ids_bytes(n: int, id_bytes: float) -> int:
 
 
 def exact_bytes(n: int, dim: int, queries: int, k: int, workers: int) -> int:
-    """Return the memory of a brute-force search: a block of float32 rows, candidates and products."""
-    block = 2 * min(BLOCK_BYTES, n * 4 * dim)
+    """Return the memory of a brute-force search: a block of float32 rows and their codes, candidates and products."""
+    code, group, _ = coded_bytes(dim)
+    block = 2 * min(BLOCK_BYTES, n * 4 * dim) + min(group, n * (dim + 64)) + queries * code
     return block + workers * ((2 << 20) + 24 * queries * (k + MARGIN + 1)) + (workers - 1) * THREAD_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Timings that the predictions of every kind use: starting, writing to disk, k-means, training PQ, finishing files."""
+"""Timings that all kinds predict by: starting, writing to disk, k-means, comparing all rows, training PQ, finishing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.kmeans import PASSES, MovedCentroids, batch_size
+from indexmill.builders.lists.exact import BLOCK_BYTES, exact_neighbours
+from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.mill.clocks import Tries, fastest
 
 #: Bytes written to learn the speed of the disk.
@@ -49,6 +51,20 @@ def write_seconds(directory: Path) -> float:
         file.flush()
         os.fsync(file.fileno())
         return (time.perf_counter() - start) / _WRITE_BYTES
+
+
+def exact_seconds(rows: NDArray[Any], deadline: float, n_queries: int = QUERIES) -> float:
+    """Return the seconds of a row that is compared with queries, on one thread; by default those of a certificate.
+
+    Parameters
+    ----------
+    rows : array, shape (n_rows, dim)
+        Vectors as they are stored; some are the queries.
+    """
+    some = rows[: max(n_queries, BLOCK_BYTES // rows[0].nbytes)]
+    queries, k = np.resize(some, (n_queries, rows.shape[1])), min(K, len(some))
+    exact_neighbours(some[:64], queries, min(k, 64))  # compiles
+    return fastest(lambda: exact_neighbours(some, queries, k), deadline) / len(some)
 
 
 def kmeans_seconds(rows: NDArray[Any], sample: int, wanted: int, deadline: float) -> float:

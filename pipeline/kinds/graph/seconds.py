@@ -19,7 +19,6 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.builders.cluster.balanced import balanced_centroids
 from indexmill.builders.distances import as_bits, comparable, distances_from_first, read_anywhere
-from indexmill.builders.lists.exact import BLOCK_BYTES, exact_neighbours
 from indexmill.builders.quantize.asked import choose_codes
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.scalar import comparable_codes
@@ -30,10 +29,11 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.layout.districts.borders import sampled_rows
 from indexmill.layout.star import star_order
-from indexmill.pipeline.kinds.common.certify import QUERIES, K
+from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.seconds import (
     HASH_SECONDS,
     TRAINING_ROUNDS,
+    exact_seconds,
     kmeans_seconds,
     write_seconds,
 )
@@ -58,6 +58,8 @@ from indexmill.pipeline.kinds.graph.shaped.labels import label_places
 from indexmill.pipeline.mill.clocks import fastest
 from indexmill.reader.threads import BlockPool
 
+#: Queries of a sample that the rows are compared with at most.
+_ASKED = 1024
 #: Rows that are read, and their bytes, at most.
 _ROWS, _BYTES = 16_384, 32 << 20
 #: Seconds that the trial may take, except compiling, and building a graph of them; a slow machine, or parameters that
@@ -117,6 +119,8 @@ class Rates:
         A row of the sample that is clustered into shards, if there are any, on all threads.
     partition : PartitionRates, optional
         Of the builder `partition`, if it is wanted.
+    asking : float
+        A vector that is compared with one of many queries, where a sample of queries shapes the graph.
     """
 
     threads: float
@@ -133,6 +137,7 @@ class Rates:
     clustering: float = 0.0
     choosing: float = 0.0
     stalling: float = 0.0
+    asking: float = 0.0
 
 
 def on_node(rates: Rates, workers: int, cores: int) -> Rates:
@@ -191,6 +196,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     scattered = _distance_seconds(wide, workers, deadline) * threads / workers
     del wide
     cells, _ = expected_shards(shape)
+    asked = min(shape.n_asked, _ASKED)
     return Rates(
         threads=threads,
         insertions=insertions,
@@ -198,7 +204,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         gathered=gathered,
         encoding=_encoding_seconds(given, p, deadline),
         ordering=_order_seconds(p, deadline),
-        certifying=_exact_seconds(given, deadline),
+        certifying=exact_seconds(given, deadline),
         centroids=kmeans_seconds(given, shape.drawn, n_entries(p.entries, shape.n), deadline),
         reading=reading,
         writing=write_seconds(directory),
@@ -206,6 +212,7 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         clustering=_clustering_seconds(given, cells, p.seed, workers) if cells > 1 else 0.0,
         choosing=_choosing_seconds(given, p, deadline) if shape.n_asked else 0.0,
         stalling=stalling_seconds(shape, insertions.vertices, deadline),
+        asking=exact_seconds(given, deadline, asked) / asked if asked else 0.0,
     )
 
 
@@ -242,7 +249,7 @@ def stage_seconds(
     }
     if shape.n_asked:
         work["asked"] = shape.n_asked * rates.reading
-        work["nearest"] = n * rates.certifying * shape.n_asked / QUERIES / rates.threads
+        work["nearest"] = n * rates.asking * shape.n_asked / rates.threads
         distances = n * _BRIDGED + shape.n_asked * shape.asked_nearest**2
         work["bridge"] = distances * rates.scattered / rates.threads
         work["encode"] += n * rates.choosing / rates.threads
@@ -391,11 +398,3 @@ def _order_seconds(p: Parameters, deadline: float) -> float:
     degrees = np.full(n, p.max_degree, np.int32)
     star_order(neighbours[:64] % 64, degrees[:64], 4)
     return fastest(lambda: star_order(neighbours, degrees, 4), deadline, times=2) / neighbours.size
-
-
-def _exact_seconds(rows: NDArray[Any], deadline: float) -> float:
-    """Return the seconds of a row that is compared with the queries of the certificate."""
-    some = rows[: max(QUERIES, BLOCK_BYTES // rows[0].nbytes)]
-    queries, k = some[:QUERIES], min(K, len(some))
-    exact_neighbours(some[:64], queries, min(k, 64))
-    return fastest(lambda: exact_neighbours(some, queries, k), deadline) / len(some)

@@ -29,6 +29,7 @@ from indexmill.pipeline.kinds.common.seconds import (
     HASH_SECONDS,
     TRAINING_ROUNDS,
     TRIAL_PREFIX,
+    exact_seconds,
     kmeans_seconds,
     write_seconds,
 )
@@ -49,8 +50,8 @@ _CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
 class Rates(NamedTuple):
     """Seconds on one thread.
 
-    Of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a certificate; of a byte written; of training
-    a codebook.
+    Of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a vector that is compared with the queries of
+    a certificate, and of ranking lists for one of them; of a byte written; of training a codebook.
     """
 
     reading: float
@@ -94,7 +95,7 @@ def stage_seconds(
         "pack": n * rates.packing / at_once,
         "lists": n * rates.sorting / lanes(workers, len(cuts)),
         "emit": (files["lists"] + files["emit"]) * HASH_SECONDS,
-        "certify": QUERIES * (n * rates.comparing + rates.ranking) / workers,
+        "certify": (n * rates.comparing + QUERIES * rates.ranking) / workers,
     }
     return {name: work_seconds.get(name, 0.0) + held * rates.writing for name, held in files.items()}
 
@@ -137,7 +138,7 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path, writing: float) ->
     sort()
     sorting = copies * fastest(sort, deadline) / n
     asked = wide[: min(_ASKED, n)]
-    comparing = fastest(lambda: wide @ asked.T, deadline) / (n * len(asked))
+    comparing = exact_seconds(rows, deadline)
     nearest_cells(asked, centroids, len(centroids))
     ranking = fastest(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
     training = _training_seconds(wide, shape, deadline)

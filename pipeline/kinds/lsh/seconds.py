@@ -17,12 +17,12 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.memory import lanes
-from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRIAL_PREFIX, write_seconds
+from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRIAL_PREFIX, exact_seconds, write_seconds
 from indexmill.pipeline.kinds.lsh import tasks
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape, groups, parts
 
-#: Rows and tables that are tried.
-_ROWS, _TABLES = 16_384, 4
+#: Rows and tables that are tried; seconds after which no comparison is repeated.
+_ROWS, _TABLES, _SECONDS = 16_384, 4, 1.0
 _BATCH, _BUFFER = 256 << 10, 32 << 20
 #: Reads of tables and buckets by a search of the certificate for each table, about; and seconds of one, many in flight.
 READS, _READ_SECONDS = 2, 1e-5
@@ -31,10 +31,15 @@ _MAPPED_SECONDS = 2e-6
 
 
 class Rates(NamedTuple):
-    """Seconds on one thread: of reading a vector, of comparing it with the sample, of an entry, of a byte written."""
+    """Seconds on one thread.
+
+    Of reading a vector; of comparing it with the sample, or with the queries of a certificate; of an entry; of a byte
+    written.
+    """
 
     reading: float
     comparing: float
+    certifying: float
     hashing: float
     chaining: float
     sealing: float
@@ -57,10 +62,10 @@ def timed_tasks(source: VectorSource, shape: SolvedShape, directory: Path) -> Ra
     rows[:, : batch.vectors.shape[1]] = batch.vectors[: len(rows)]
     with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as work:
         hashing, chaining, sealing = _tried(rows, shape, Path(work))
-        begun = time.perf_counter()
-        _ = rows @ rows[: tasks.SAMPLED].T
-        comparing = (time.perf_counter() - begun) / len(rows)
-    return Rates(reading, comparing, hashing, chaining, sealing, write_seconds(directory))
+        stored, deadline = rows.astype(shape.dtype, copy=False), time.perf_counter() + _SECONDS
+        comparing = exact_seconds(stored, deadline, tasks.SAMPLED)
+        certifying = exact_seconds(stored, deadline)
+    return Rates(reading, comparing, certifying, hashing, chaining, sealing, write_seconds(directory))
 
 
 def stage_seconds(
@@ -78,8 +83,7 @@ def stage_seconds(
         "sample": shape.n * rates.comparing / workers,
         "hash": entries * rates.hashing / lanes(workers, len(shape.spans(memory)) - 1),
         "chain": chained * rates.chaining,
-        "certify": 2 * shape.n * rates.comparing / workers
-        + QUERIES * READS * tables.n_tables * _READ_SECONDS,
+        "certify": shape.n * rates.certifying / workers + QUERIES * READS * tables.n_tables * _READ_SECONDS,
         "emit": entries * rates.sealing + files["emit"] * HASH_SECONDS,
     }
     return {name: work_seconds.get(name, 0.0) + held * rates.writing for name, held in files.items()}
