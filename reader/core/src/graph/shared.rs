@@ -1,16 +1,12 @@
-//! What all queries of one search share: parts of the index, parameters, and how a filtered search finds its
-//! candidates.
+//! What all queries of one search share: graphs, parameters, and how a filtered search finds its candidates.
 
 use std::sync::Arc;
 
 use super::apart::Apart;
-use super::cache::Cache;
-use super::entries::Entries;
-use super::file::Graph;
-use super::navigation::Navigation;
+use super::cache::Caches;
 use super::params::SearchParams;
 use super::results::Goal;
-use crate::codes::Codes;
+use super::set::graphs::Graphs;
 use crate::engine::DataFile;
 use crate::living::Slots;
 use crate::search::Queries;
@@ -33,13 +29,14 @@ pub(super) enum Notes {
 
 /// What all queries of one search share.
 pub(super) struct Shared<'a> {
-    pub graph: &'a Graph,
-    pub codes: &'a Codes,
-    pub entries: &'a Entries,
-    pub navigation: Option<&'a Navigation>,
+    pub graphs: Graphs<'a>,
+    /// Vertices of all graphs.
+    pub n_vertices: usize,
+    /// Whether each query needs each of several graphs, query after query; all if none.
+    pub routes: Option<&'a [bool]>,
     /// Exact vectors, where they were kept apart from the nodes.
     pub apart: Option<Apart<'a>>,
-    /// graph.imx, and the file of exact vectors.
+    /// graph.imx, and the file of exact vectors, of each index.
     pub files: &'a DataFile,
     pub params: &'a SearchParams,
     pub queries: Queries<'a>,
@@ -49,7 +46,7 @@ pub(super) struct Shared<'a> {
     /// The vertices that the search stays among, those of a label; all if none.
     pub within: Option<&'a Slots>,
     pub plan: Plan,
-    pub cache: Option<Arc<Cache>>,
+    pub caches: Option<Arc<Caches>>,
     pub notes: Notes,
 }
 
@@ -111,6 +108,16 @@ impl Plan {
 }
 
 impl Shared<'_> {
+    /// Whether query `i` needs a graph.
+    pub fn is_routed(&self, i: usize, number: usize) -> bool {
+        self.routes.is_none_or(|routes| routes[i * self.graphs.len() + number])
+    }
+
+    /// Whether codes are in memory, not in the nodes.
+    pub fn are_codes_held(&self) -> bool {
+        self.graphs.any().codes.are_held()
+    }
+
     /// The vertices that may be returned, where edges lead through others.
     pub fn walked_to(&self) -> Option<&Slots> {
         self.allowed.filter(|_| self.plan.through > 0)

@@ -19,6 +19,7 @@ mod policies;
 mod range;
 mod remapped;
 mod search;
+mod set;
 mod sparse;
 mod trace;
 mod unit;
