@@ -2,10 +2,8 @@
 
     python -m indexmill.jobs.bench.sets --sift1m DIR --embed768 DIR --out DIR [--keep]
 
-All indexes have the same R and code bytes; indexes that are in OUT are used. Graphs of a set are searched together,
-with one list of candidates; in the row *each by itself* every part that a query needs is searched by itself, with fewer
-candidates the farther it is, and results are merged. Lists are always searched so; the row *equally many* probes as
-many in every part.
+All indexes have the same R and code bytes; indexes that are in OUT are used. The row *whole lists* searches every part
+that a query needs with as many candidates as the nearest one.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, MAX_DEGREE, SEE
 from indexmill.jobs.bench.common.process import run_indexmill
 from indexmill.jobs.bench.common.serving import make_row, measured
 from indexmill.reader import set as searches
-from indexmill.reader import together
 from indexmill.reader.choices import DEFAULT_SEARCH_LIST_SIZE
 
 #: Flags of builds beside R and the bytes of codes.
@@ -90,8 +87,8 @@ def measure(run: Run, name: str) -> dict[str, Any]:
         {"margin": margin, **_beside(whole, _searched(data, made[MAIN], margin=margin))}
         for margin in MARGINS[name]
     ]
-    with _each_by_itself():
-        apart = _beside(whole, _searched(data, made[MAIN]))
+    with _whole_lists():
+        unshortened = _beside(whole, _searched(data, made[MAIN]))
     return {
         "one": {
             "by_default": _by_default(data, made[None]),
@@ -102,7 +99,7 @@ def measure(run: Run, name: str) -> dict[str, Any]:
         "parts": rows,
         "ratio": next(row["ratio"] for row in rows if row["parts"] == MAIN),
         "margins": margins,
-        "apart": apart,
+        "whole_lists": unshortened,
     }
 
 
@@ -185,22 +182,12 @@ def _reads(rows: list[Row], cost: str = "pages_read") -> Curve:
 
 @contextmanager
 def _whole_lists() -> Iterator[None]:
-    """Let sets probe as many lists in all parts as in the nearest one."""
+    """Let sets search all parts with as many candidates, or lists, as the nearest one."""
     quarters, searches.QUARTERS = searches.QUARTERS, (4, 4, 4)
     try:
         yield
     finally:
         searches.QUARTERS = quarters
-
-
-@contextmanager
-def _each_by_itself() -> Iterator[None]:
-    """Let sets that are opened meanwhile search each part by itself."""
-    joined, together.joined = together.joined, lambda parts: None
-    try:
-        yield
-    finally:
-        together.joined = joined
 
 
 TARGETS = tuple(

@@ -29,7 +29,7 @@ pub struct Codebook {
 }
 
 /// A rotation of vectors in memory, before they are coded: `4 * dim * dim` bytes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Rotation {
     dim: usize,
     /// Row j: its inner product with a vector is component j of the rotated vector.
@@ -199,15 +199,6 @@ impl Codes {
         let book = Codebook::read(&file, dim, pivots, interrupted)?;
         let build_id = file.header.build_id;
         Ok((file, Codes { build_id, book, rotation, codes: Region::none(), held_bytes: 0 }))
-    }
-
-    /// Whether distances by these codes and by `other` ones compare: both have the same codebook.
-    pub(crate) fn compare_with(&self, other: &Self) -> bool {
-        let (book, theirs) = (&self.book, &other.book);
-        book.n_centres == theirs.n_centres
-            && book.offsets == theirs.offsets
-            && book.pivots == theirs.pivots
-            && self.rotation == other.rotation
     }
 
     /// Whether codes are in memory.

@@ -28,17 +28,8 @@ pub const VALID: &str = "valid-";
 const TAIL_BYTES: usize = 81;
 const IP: u64 = 2;
 const COSINE: u64 = 3;
-const SMALL: Spec = Spec {
-    n: 24,
-    dim: 5,
-    dtype: FLOAT32,
-    max_degree: 4,
-    id_type: 0,
-    n_sample: 5,
-    with_codes: false,
-    seed: 1,
-    book: None,
-};
+const SMALL: Spec =
+    Spec { n: 24, dim: 5, dtype: FLOAT32, max_degree: 4, id_type: 0, n_sample: 5, with_codes: false, seed: 1 };
 
 /// Files of an index, in the order of [`PARTS`].
 type Files = Vec<(&'static str, Vec<u8>)>;

@@ -22,7 +22,7 @@ use crate::store::{Stored, traffic};
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct Index {
-    pub(crate) inner: Held<CoreIndex>,
+    inner: Held<CoreIndex>,
 }
 
 impl Index {
@@ -34,7 +34,7 @@ impl Index {
 /// Vertices that a search may return; see `Index.filter`.
 #[pyclass(frozen, module = "indexmill.reader._native")]
 pub struct Filter {
-    pub(crate) inner: Arc<CoreFilter>,
+    inner: Arc<CoreFilter>,
 }
 
 #[pymethods]
@@ -61,7 +61,7 @@ pub struct Options<'py> {
 }
 
 impl Options<'_> {
-    pub(crate) fn params(&self) -> indexmill_core::Result<SearchParams> {
+    fn params(&self) -> indexmill_core::Result<SearchParams> {
         Ok(SearchParams::new(count(self.k))
             .list_size(count(self.search_list_size))
             .beam_width(count(self.beam_width))

@@ -14,7 +14,6 @@ mod lsh;
 mod mailbox;
 mod queries;
 mod results;
-mod set;
 mod store;
 
 /// The native reader.
@@ -24,7 +23,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     calls::unit(module.py())?; // a wrong INDEXMILL_ISA is told at once
     module.add_class::<index::Index>()?;
     module.add_class::<index::Filter>()?;
-    module.add_class::<set::GraphSet>()?;
     module.add_class::<ivf::IvfIndex>()?;
     module.add_class::<lsh::LshIndex>()?;
     module.add_class::<mailbox::Mailbox>()?;

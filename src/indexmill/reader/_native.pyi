@@ -44,37 +44,6 @@ class Filter:
     def n_allowed(self) -> int: ...
 
 @final
-class GraphSet:
-    """Opened graphs with a codebook in common, searched together by any number of threads."""
-
-    @staticmethod
-    def of(indexes: list[Index]) -> GraphSet:
-        """Put opened indexes together, at least one, in this order.
-
-        Raises
-        ------
-        InputError
-            If they cannot be searched together: the message names the index and the reason.
-        """
-
-    def filter(self, filters: list[Filter]) -> Filter:
-        """Put filters together, one of each index in their order.
-
-        Raises
-        ------
-        InputError
-            If there is not one for each index, or one was made for another index or for a label.
-        """
-
-    def search(
-        self, queries: NDArray[np.generic], routes: NDArray[np.uint8], options: Options
-    ) -> dict[str, NDArray[Any]]:
-        """Find the k nearest vertices of each query in the indexes that it needs, as `Index.search`.
-
-        `routes`, of shape (n_queries, n_indexes), is not 0 for those. Vector ids and slots count index after index.
-        """
-
-@final
 class Mailbox:
     """Outcomes of searches for one event loop."""
 

@@ -1,10 +1,9 @@
-"""Search of a set of indexes: the router chooses parts, which are searched together, or each by itself and merged."""
+"""Search of a set of indexes: the router chooses parts, the parts are searched together, results are merged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.reader import together as joint
 from indexmill.reader.choices import DEFAULT_NPROBE, UNMEASURED_MARGIN
 from indexmill.reader.filters import as_mask
 from indexmill.reader.index import SearchResult, list_size_for
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 
 #: Counters that are the longest of the parts, which are searched side by side, and not their sum.
 _LONGEST = ("latency_us", "io_wait_us")
-#: Of parts that are searched each by itself, the quarters of the effort of a search in the nearest part, in one nearer
-#: than half the margin, and in another.
+#: Quarters of the effort of a search in the nearest part, in one nearer than half the margin, and in another.
 QUARTERS = (4, 2, 1)
 #: The option that is the effort of a search, by the kind of the parts: candidates of a graph, lists that are probed.
 _EFFORTS = {"graph": "L", "ivf": "nprobe"}
@@ -155,12 +152,7 @@ class IndexSet:
     ) -> SearchResult:
         """Find the k nearest vectors of each query in the parts that it needs; equal scores are ordered by id.
 
-        Graphs on this machine are searched together: L is the number of candidates of all parts that a query needs, and
-        most reads are made in those where its neighbours are.
-
-        Each part is searched by itself, and results are merged, where parts are lists or tables, where graphs have
-        codes on their pages, lie at a URL or are opened elsewhere, and with the entry ``previous`` or ``trace``. Then
-        the nearest part is searched with the list of candidates L (of graphs), or with `nprobe` lists. Fewer neighbours
+        The nearest part is searched with the list of candidates L (of graphs), or with `nprobe` lists. Fewer neighbours
         lie in other parts, so there are half as many in those to whose plane the query is nearer than half the margin,
         and a quarter in the rest, at least one. There are as many as in the nearest part with ``margin=inf``, with a
         filter, whose vectors may lie anywhere, and where the nearest part has fewer than k vectors left.
@@ -182,8 +174,8 @@ class IndexSet:
         Returns
         -------
         SearchResult
-            ``slots`` count part after part, too. Counters are sums over parts; where each is searched by itself, times
-            are the longest. ``parts`` is the number of parts that were searched.
+            ``slots`` count part after part, too. Counters are sums over parts, times the longest; ``parts`` is the
+            number of parts that were searched.
 
         Raises
         ------
@@ -202,15 +194,6 @@ class IndexSet:
         masks = None
         if allow is not None and not isinstance(allow, str):
             masks = np.split(as_mask(allow, len(self)), self.starts[1:-1])
-        if (all_parts := self._searched_together(choices)) is not None:
-            if isinstance(allow, str):
-                masks = [part.where(allow) for part in self.parts]
-            routes = self._quarters(rows, margin) > 0
-            if masks is not None:
-                routes &= [mask.any() for mask in masks]
-            return self._by_id(
-                all_parts.search(rows, routes, k, masks=masks, threads=threads, **choices), routes
-            )
         quarters = self._lengthened(self._quarters(rows, margin), k, allow is not None)
         if self.kind == "graph" and allow is None:
             choices["L"] = list_size_for(k, len(self), choices.get("L"))
@@ -238,24 +221,6 @@ class IndexSet:
 
         with ThreadPoolExecutor(at_once) as pool:
             return self._merged(zip(tasks, pool.map(one, tasks), strict=True), quarters, k)
-
-    @cached_property
-    def _together(self) -> joint.Together | None:
-        """The parts as ones that are searched together; None where each is searched by itself."""
-        return joint.joined(self.parts)
-
-    def _searched_together(self, choices: Mapping[str, Any]) -> joint.Together | None:
-        """Return the parts, if they are searched together with such choices: a trace, say, is that of one graph."""
-        apart = "trace" in choices or choices.get("entry") == "previous"
-        return None if apart else self._together
-
-    def _by_id(self, found: SearchResult, routes: NDArray[np.bool_]) -> SearchResult:
-        """Return what was found with equal scores in the order of ids, and the number of parts among the counters."""
-        columns = found.ids, found.scores, found.vector_ids, found.slots
-        order = _nearest_first(found.ids, found.scores, found.vector_ids >= 0, self.metric)
-        ids, scores, vector_ids, slots = (np.take_along_axis(column, order, 1) for column in columns)
-        counters = {"parts": routes.sum(axis=1), **found.counters}
-        return SearchResult(ids, scores, vector_ids, slots, counters, id_type=found.id_type)
 
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
         """Return the metadata rows of vector ids of the set, int64 (m,), in that order.

@@ -16,8 +16,6 @@ from indexmill.jobs.bench.sets import __main__ as sets
 from indexmill.jobs.bench.sets.__main__ import BENCHMARK, PARTS
 from indexmill.pipeline.sets.margin import SHARE
 from indexmill.reader import set as searches
-from indexmill.reader import together
-from indexmill.reader.together import joined
 
 N, N_QUERIES, DIM = 3000, 60, 8
 
@@ -51,21 +49,19 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
         assert all(row["share"] >= SHARE for row in told["parts"])
         assert tuple(row["margin"] for row in told["margins"]) == sets.MARGINS[name]
         margins = (chosen[1], *sets.MARGINS[name])
-        searched = [row["rows"][0]["parts"] for row in (told["apart"], *told["margins"])]
+        searched = [row["rows"][0]["parts"] for row in (told["whole_lists"], *told["margins"])]
         assert np.argsort(searched).tolist() == np.argsort(margins).tolist()
         recalls = [row["by_default"]["recall"] for row in (told["one"], *told["parts"])]
         assert min(recalls) >= 0.97 * recalls[0] > 0.9
-        joint, apart = (row["rows"][0] for row in (told["parts"][1], told["apart"]))
-        assert joint["pages_read"] / joint["L"] < apart["pages_read"] / apart["L"]
+        shortened, whole = (row["rows"][-1] for row in (told["parts"][1], told["whole_lists"]))
+        assert shortened["pages_read"] / shortened["L"] < whole["pages_read"] / whole["L"]
     told = found["parts"]["lists"]
     assert told["parts"]["highest_recall"] > 0.95
     fewer, equal = (row["rows"][-1] for row in (told["parts"], told["whole_lists"]))
     assert fewer["bytes_read"] / fewer["L"] < equal["bytes_read"] / equal["L"]
     assert searches.QUARTERS == (4, 2, 1)
-    assert together.joined is joined
     text = BENCHMARK.render(found, "r.json")
-    assert "earlier version" not in text
-    assert text.count("| 4 parts, each by itself |") == 2
+    assert text.count("| 4 parts, whole lists |") == 2
     assert text.count("| 8 parts |") == 2
     assert text.count(", chosen |") == 2 * len(PARTS) + 1
     assert BENCHMARK.render(found, "r.json", "guide").count("| | 4 parts |") == 2

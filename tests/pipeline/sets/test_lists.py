@@ -12,7 +12,6 @@ import indexmill
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.setmanifest import Part, SetManifest
 from indexmill.reader import set as searches
-from indexmill.reader import together
 from indexmill.reader.choices import DEFAULT_SEARCH_LIST_SIZE, UNMEASURED_MARGIN
 from indexmill.reader.index import SearchResult
 from indexmill.reader.set import IndexSet
@@ -164,7 +163,6 @@ def test_shorter_lists_read_fewer_pages_and_find_nearly_as_much(
 ) -> None:
     vectors = RNG.standard_normal((3000, 8)).astype(np.float32)
     queries = RNG.standard_normal((100, 8)).astype(np.float32)
-    monkeypatch.setattr(together, "joined", lambda parts: None)  # each part by itself
     opened = indexmill.build(vectors, tmp_path / "set", parts=3, R=12, L=24, pq_bytes=8)
     distances = np.square(queries[:, None].astype(np.float64) - vectors[None]).sum(axis=2)
     truth = np.argsort(distances, axis=1)[:, :10]

@@ -103,24 +103,6 @@ impl EngineChoice {
         EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new(), unregistered: OnceLock::new() }
     }
 
-    /// The same way of reading for files of several indexes; `None` where blocks are composed in memory, or lie in a store.
-    ///
-    /// # Errors
-    /// `Config` if the system refuses another polling thread.
-    pub(crate) fn again(&self) -> Result<Option<Self>> {
-        let kind = match &self.kind {
-            Kind::Pread => Kind::Pread,
-            Kind::Mmap => Kind::Mmap,
-            Kind::Simulated(device) => Kind::Simulated(device.clone()),
-            #[cfg(target_os = "linux")]
-            Kind::Uring => Kind::Uring,
-            #[cfg(target_os = "linux")]
-            Kind::Poller(_) => return Self::new("sqpoll").map(Some),
-            Kind::Remapped(_) | Kind::Stored(_) => return Ok(None),
-        };
-        Ok(Some(Self::of(kind, self.reason.clone(), self.may_fall_back)))
-    }
-
     /// Blocks that `pages` composes in memory; no name asks for them.
     pub(crate) fn remapped(pages: Arc<dyn Fill>) -> Self {
         Self::of(Kind::Remapped(pages), None, false)

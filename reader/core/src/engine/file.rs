@@ -51,12 +51,11 @@ pub struct DataFile {
 }
 
 /// One of the files.
-#[derive(Clone)]
 struct Part {
     path: PathBuf,
-    file: Arc<File>,
-    mapping: Option<Arc<Mapping>>,
-    held: Option<Arc<Region>>,
+    file: File,
+    mapping: Option<Mapping>,
+    held: Option<Region>,
     /// Whether reads bypass the page cache.
     direct: bool,
     /// Bytes of the files before it.
@@ -65,8 +64,8 @@ struct Part {
 
 impl Part {
     fn new(path: PathBuf, file: File, access: Access, direct: bool, start: u64) -> Result<Self> {
-        let mapping = if access == Access::Mapped { Some(Arc::new(Mapping::new(&file, &path)?)) } else { None };
-        Ok(Part { path, file: Arc::new(file), mapping, held: None, direct, start })
+        let mapping = if access == Access::Mapped { Some(Mapping::new(&file, &path)?) } else { None };
+        Ok(Part { path, file, mapping, held: None, direct, start })
     }
 }
 
@@ -155,28 +154,10 @@ impl DataFile {
     pub fn hold(&mut self, interrupted: Stop<'_>) -> Result<()> {
         if self.access == Access::Held {
             for part in &mut self.parts {
-                part.held = Some(Arc::new(copied(&part.path, &part.file, interrupted)?));
+                part.held = Some(copied(&part.path, &part.file, interrupted)?);
             }
         }
         Ok(())
-    }
-
-    /// The files of several indexes, at least one, those of each behind those of the one before: all are read in the same
-    /// way, and whole units long. What is open, mapped or held is shared.
-    pub fn together(all: &[Arc<DataFile>]) -> Result<Self> {
-        let (first, mut parts, mut start) = (&all[0], Vec::new(), 0);
-        for file in all {
-            parts.extend(file.parts.iter().map(|part| Part { start: start + part.start, ..part.clone() }));
-            start += file.bytes()?;
-        }
-        Ok(DataFile {
-            path: first.path.clone(),
-            buffered_because: all.iter().find_map(|file| file.buffered_because.clone()),
-            direct: all.iter().all(|file| file.direct),
-            access: first.access,
-            unit_bytes: first.unit_bytes,
-            parts,
-        })
     }
 
     /// Number of the last file.
@@ -188,7 +169,6 @@ impl DataFile {
     #[cfg(test)]
     pub fn of(file: File) -> Self {
         let path = PathBuf::new();
-        let file = Arc::new(file);
         let parts = vec![Part { path: path.clone(), file, mapping: None, held: None, direct: false, start: 0 }];
         let access = Access::Cached;
         DataFile { path, buffered_because: None, direct: false, access, unit_bytes: PAGE_BYTES, parts }
@@ -237,7 +217,7 @@ impl DataFile {
     /// Size of all, also of a block device.
     pub fn bytes(&self) -> Result<u64> {
         let last = &self.parts[self.parts.len() - 1];
-        let bytes = (&*last.file).seek(SeekFrom::End(0)).map_err(|e| Error::io(&last.path, "look for its end", e))?;
+        let bytes = (&last.file).seek(SeekFrom::End(0)).map_err(|e| Error::io(&last.path, "look for its end", e))?;
         Ok(last.start + bytes)
     }
 
@@ -273,7 +253,7 @@ impl DataFile {
 
     /// A block of the copy.
     pub fn held(&self, hold: Hold) -> &[u8] {
-        let held = self.parts[hold.part].held.as_deref().map(|held| &**held).unwrap_or_default();
+        let held = self.parts[hold.part].held.as_deref().unwrap_or_default();
         &held[hold.start..][..hold.bytes]
     }
 

@@ -1,7 +1,6 @@
 //! A cache of the blocks of hot vertices: chosen once, within a byte limit, and shared by all searches.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use super::file::{Graph, Layout};
 use crate::bytes::u32s;
@@ -10,7 +9,6 @@ use crate::error::Result;
 use crate::interrupt::{Stop, go_on};
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
-use crate::search::parts::Parts;
 
 /// A page in memory, aligned so that vectors in it can be read in place.
 #[derive(Clone, Copy)]
@@ -100,31 +98,6 @@ impl Cache {
     /// Memory of the blocks and their directory.
     pub fn bytes(&self) -> usize {
         self.pages.capacity() * PAGE_BYTES + DIRECTORY_BYTES * self.blocks.len()
-    }
-}
-
-/// The caches of the graphs of a search, some of which may have none. Blocks and places of a cache are counted from the first
-/// block of its graph on.
-pub(super) struct Caches(Parts<Option<Arc<Cache>>>);
-
-impl Caches {
-    /// Those of graphs whose first blocks are known; `None` if no graph has one.
-    pub(super) fn of(parts: impl IntoIterator<Item = (u32, Option<Arc<Cache>>)>) -> Option<Arc<Self>> {
-        let parts = Parts::of(parts)?;
-        let is_any = parts.iter().any(|(_, cache)| cache.is_some());
-        is_any.then(|| Arc::new(Caches(parts)))
-    }
-
-    /// Place of a block.
-    pub(super) fn find(&self, block: u32) -> Option<u32> {
-        let (first, cache) = self.0.at(block);
-        cache.as_ref()?.find(block - first).map(|place| first + place)
-    }
-
-    /// Content of the block at a place, which is one of the numbers that the blocks of its graph have.
-    pub(super) fn content(&self, place: u32) -> Option<&[u8]> {
-        let (first, cache) = self.0.at(place);
-        cache.as_ref().map(|cache| cache.content(place - first))
     }
 }
 

@@ -224,21 +224,6 @@ impl Graph {
         Stored { dim, dtype, metric: self.metric, vector_bytes, scale: &self.scale }
     }
 
-    /// What tells the nodes of `other` from those of this graph, if they are not read and compared in the same way.
-    pub(super) fn differs(&self, other: &Self) -> Option<&'static str> {
-        let format = |graph: &Self| {
-            let Layout { dim, dtype, max_degree, vector_bytes, code_bytes, node_bytes, .. } = graph.layout;
-            (dim, dtype, max_degree, vector_bytes, code_bytes, node_bytes)
-        };
-        let differences = [
-            (self.metric != other.metric, "another metric"),
-            (format(self) != format(other), "another format of nodes"),
-            (self.scale != other.scale, "another scale of nodes"),
-            (self.max_norm != other.max_norm, "another largest norm"),
-        ];
-        differences.into_iter().find(|&(is_other, _)| is_other).map(|(_, what)| what)
-    }
-
     /// Memory it takes: 4 bytes a page, unless blocks have their own checksums, and 8 a dimension of scaled types.
     pub fn memory_bytes(&self) -> u64 {
         let checksums = if let Checks::Held(all) = &self.checks { size_of_val(&**all) } else { 0 };

@@ -16,15 +16,6 @@ const IDS_AT_ONCE: u32 = 1 << 16;
 /// than the query's, half of a million SIFT vectors, needs 77 reads for recall 0.95, with none 109.
 const SAMPLE: u32 = 256;
 
-/// What tells filters of an index, or of a set, from those of others.
-pub(super) struct Identity<'a> {
-    pub build_id: [u8; 16],
-    /// Slots, with those that have no vertices.
-    pub n_slots: u32,
-    /// [`Living::sha256`].
-    pub deletions: Option<&'a str>,
-}
-
 /// A set of slots, without those of deleted vectors: n / 8 bytes, and 1 KiB; as many bytes again for a label. Made once by
 /// [`super::Index::filter`] or [`super::Index::label_filter`], used by any number of searches.
 #[derive(Debug)]
@@ -32,7 +23,7 @@ pub struct Filter {
     allowed: Slots,
     /// All vertices of the label, deleted ones included, where edges within it lead from each to each.
     within: Option<Slots>,
-    n_slots: u32,
+    n: u32,
     /// Up to [`SAMPLE`] of the allowed slots, evenly spread.
     sample: Vec<u32>,
     build_id: [u8; 16],
@@ -73,25 +64,10 @@ impl Filter {
                 }
             }
         }
-        let deletions = living.map(Living::sha256);
-        Ok(Self::of(allowed, within, &Identity { build_id: graph.build_id, n_slots: n, deletions }))
-    }
-
-    fn of(allowed: Slots, within: Option<Slots>, identity: &Identity<'_>) -> Self {
-        let &Identity { build_id, n_slots, deletions } = identity;
         let step = allowed.len().div_ceil(SAMPLE).max(1);
         let sample = allowed.iter().step_by(step as usize).collect();
-        Filter { allowed, within, n_slots, sample, build_id, deletions: deletions.map(str::to_owned) }
-    }
-
-    /// The filters of indexes that are searched together as one: what each allows, with slots that begin where its index
-    /// does. None is of a label.
-    pub(super) fn together(path: &Path, filters: &[(u32, &Filter)], identity: &Identity<'_>) -> Result<Self> {
-        let mut allowed = Slots::none(path, identity.n_slots)?;
-        for (start, filter) in filters {
-            filter.allowed.iter().for_each(|slot| allowed.insert(start + slot));
-        }
-        Ok(Self::of(allowed, None, identity))
+        let deletions = living.map(|living| living.sha256().to_owned());
+        Ok(Filter { allowed, within, n, sample, build_id: graph.build_id, deletions })
     }
 
     /// Vertices that may be returned.
@@ -122,10 +98,10 @@ impl Filter {
     }
 
     /// Refuses a filter of another index than that in directory `path`, or of a generation with other deletions.
-    pub(super) fn check(&self, path: &Path, identity: &Identity<'_>) -> Result<()> {
-        let other = if self.build_id != identity.build_id || self.n_slots != identity.n_slots {
+    pub(super) fn check(&self, path: &Path, graph: &Graph, living: Option<&Living>) -> Result<()> {
+        let other = if self.build_id != graph.build_id || self.n != graph.layout.n_vertices {
             "build"
-        } else if self.deletions.as_deref() != identity.deletions {
+        } else if self.deletions.as_deref() != living.map(Living::sha256) {
             "generation"
         } else {
             return Ok(());

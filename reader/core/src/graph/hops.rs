@@ -93,7 +93,7 @@ impl Hop {
 
     /// Chooses the vertices of the next hop; false if the turn is over before.
     fn choose_frontier(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<bool> {
-        let layout = shared.graphs.layout();
+        let layout = &shared.graph.layout;
         while self.n_chosen < shared.params.beam_width {
             if shared.params.policy == Policy::Rounds && walk.is_turn_over() {
                 return Ok(false);
@@ -127,7 +127,7 @@ impl Hop {
         self.blocks.clear();
         self.n_arrived = 0;
         for &slot in &self.frontier {
-            let block = shared.graphs.layout().block_of(slot);
+            let block = shared.graph.layout.block_of(slot);
             if keeps_blocks(shared) && walk.pages.contains(block) {
                 walk.traversal.counters.page_heap_hits += 1;
             } else if walk.pages.take_cached(block) {
@@ -146,7 +146,7 @@ impl Hop {
     /// Takes read `i` of the hop; true if it was the last one.
     pub fn arrive(&mut self, walk: &mut Walk, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
         let block = self.blocks[i];
-        shared.graphs.check_block(block, bytes)?;
+        shared.graph.check_block(block, bytes)?;
         walk.pages.keep(block, bytes);
         match shared.params.policy {
             Policy::Page | Policy::Rounds => walk.measure_block(shared, block),
@@ -165,7 +165,7 @@ impl Hop {
     /// Expands the frontier vertices of one block (AIO-ANN Algorithm 1, lines 7-10).
     fn expand_arrived(&mut self, walk: &mut Walk, shared: &Shared<'_>, block: u32) -> Result<()> {
         for &slot in &self.frontier {
-            if shared.graphs.layout().block_of(slot) == block && !walk.traversal.is_expanded(slot) {
+            if shared.graph.layout.block_of(slot) == block && !walk.traversal.is_expanded(slot) {
                 walk.expand(shared, slot)?;
                 self.unmeasured.push(slot);
             }
@@ -191,7 +191,7 @@ impl Hop {
             walk.expand(shared, slot)?;
         }
         if shared.params.policy == Policy::Rounds && !self.frontier.is_empty() {
-            (0..shared.graphs.len()).try_for_each(|graph| walk.expand_pages(shared, graph, EXPANSIONS_PER_ROUND))?;
+            walk.expand_pages(shared, EXPANSIONS_PER_ROUND)?;
         }
         walk.score(shared);
         Ok(())
@@ -210,7 +210,7 @@ impl Hop {
         walk.traversal.fill_table(shared)?;
         match shared.params.policy {
             Policy::Page => {
-                (0..shared.graphs.len()).try_for_each(|graph| walk.expand_pages(shared, graph, EXPANSIONS_PER_HOP))?;
+                walk.expand_pages(shared, EXPANSIONS_PER_HOP)?;
                 walk.score(shared);
             }
             Policy::Completion => self.measure_late(walk, shared),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::cache::Cache;
 use super::entries::Entries;
 use super::file::{GRAPH_FILE, Graph};
-use super::filter::{Filter, Identity};
+use super::filter::Filter;
 use super::in_use::InUse;
 use super::navigation::Navigation;
 use super::nodes::{Nodes, Pages};
@@ -25,9 +25,6 @@ use crate::search::pool::Pool;
 use crate::search::with_ids::WithIds;
 use crate::stored::Dtype;
 use crate::vectors::{VECTORS_FILE, Vectors};
-
-/// Which file of the storage vectors.imx is, where there is one.
-pub(super) const VECTORS: usize = 1;
 
 /// An index that was opened and can be searched, from several threads at once.
 ///
@@ -187,12 +184,6 @@ impl Index {
     /// Why reading is not as fast as it could be, if so; a search may add reasons.
     pub fn engine_note(&self) -> Option<String> {
         self.storage.note()
-    }
-
-    /// What tells filters of this index from those of others.
-    pub(super) fn identity(&self) -> Identity<'_> {
-        let deletions = self.living.as_deref().map(Living::sha256);
-        Identity { build_id: self.graph.build_id, n_slots: self.graph.layout.n_vertices, deletions }
     }
 
     /// Makes a filter from a bitmap over vector ids: bit `id % 8` of byte `id / 8`, least significant first (as in

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `file`, `entries`, `navigation` | one file kind each (codes.imx is also read for other kinds: `codes` at the top) |
 //! | `index` | an opened index; `in_use`, its cache, which may be replaced |
-//! | `set` | indexes that are searched together; its `graphs`, one or several, by slot, and the `scope` of any search |
 //! | `params`, `filter` | what a caller can choose |
 //! | `results`, `trace` | what a caller gets |
 //! | `shared` | what the queries of one search share |
@@ -32,7 +31,6 @@ mod query;
 mod remap;
 mod results;
 mod search;
-mod set;
 mod shared;
 mod trace;
 mod walk;
@@ -43,5 +41,4 @@ pub use filter::Filter;
 pub use index::Index;
 pub use params::{Entry, MAX_BEAM_WIDTH, Policy, SearchParams};
 pub use results::{Counters, RangeOutput, SearchOutput};
-pub use set::GraphSet;
 pub use trace::{Event, EventKind, NO_SLOT, Trace};

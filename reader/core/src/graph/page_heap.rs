@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::cache::{AlignedPage, Caches, append, as_bytes, overwrite};
+use super::cache::{AlignedPage, Cache, append, as_bytes, overwrite};
 use crate::search::nearest::slot_of;
 use crate::search::stamped::Stamped;
 
@@ -28,11 +28,10 @@ pub(super) struct PageHeap {
     arena: Vec<AlignedPage>,
     /// First pages in the arena of released blocks, for later ones.
     free: Vec<u32>,
-    caches: Option<Arc<Caches>>,
+    cache: Option<Arc<Cache>>,
     /// Block to its first page in the arena, or to its place in the cache.
     places: Stamped,
-    /// Of each graph.
-    nearest_first: Vec<Vertices>,
+    nearest_first: Vertices,
 }
 
 /// Keys, of which the smallest can be taken. Few of them are, so that most are never put in order.
@@ -72,20 +71,18 @@ impl Vertices {
 }
 
 impl PageHeap {
-    /// Forgets everything; memory is kept. Vertices will be of `n_graphs` graphs.
-    pub fn reset(&mut self, caches: Option<&Arc<Caches>>, n_graphs: usize) {
-        self.caches = caches.cloned();
+    /// Forgets everything; memory is kept.
+    pub fn reset(&mut self, cache: Option<&Arc<Cache>>) {
+        self.cache = cache.cloned();
         self.arena.clear();
         self.free.clear();
         self.places.reset();
-        self.nearest_first.resize_with(n_graphs, Vertices::default);
-        self.nearest_first.iter_mut().for_each(Vertices::clear);
+        self.nearest_first.clear();
     }
 
     /// Whether it holds far more memory than searches usually need.
     pub fn is_large(&self) -> bool {
-        let n_vertices: usize = self.nearest_first.iter().map(Vertices::capacity).sum();
-        self.arena.capacity() > KEPT_PAGES || n_vertices > KEPT_VERTICES
+        self.arena.capacity() > KEPT_PAGES || self.nearest_first.capacity() > KEPT_VERTICES
     }
 
     /// Whether `block` is in memory.
@@ -101,7 +98,7 @@ impl PageHeap {
     pub fn block(&self, block: u32, pages_per_block: u32) -> Option<&[u8]> {
         let place = self.place_of(block)?;
         if place & CACHED != 0 {
-            return self.caches.as_ref()?.content(place & !CACHED);
+            return self.cache.as_ref().map(|cache| cache.content(place & !CACHED));
         }
         let pages = self.arena.get(place as usize..place as usize + pages_per_block as usize)?;
         Some(as_bytes(pages))
@@ -129,26 +126,26 @@ impl PageHeap {
 
     /// Whether the cache holds `block`.
     pub fn is_cached(&self, block: u32) -> bool {
-        self.caches.as_ref().is_some_and(|caches| caches.find(block).is_some())
+        self.cache.as_ref().is_some_and(|cache| cache.find(block).is_some())
     }
 
     /// Takes a block from the cache; false if the cache lacks it.
     pub fn take_cached(&mut self, block: u32) -> bool {
-        let place = self.caches.as_ref().and_then(|caches| caches.find(block));
+        let place = self.cache.as_ref().and_then(|cache| cache.find(block));
         if let Some(place) = place {
             *self.places.entry(block) = place | CACHED;
         }
         place.is_some()
     }
 
-    /// Adds a vertex of a kept block of graph number `graph`: the paper's `update`.
-    pub fn push(&mut self, key: u64, graph: usize) {
-        self.nearest_first[graph].push(key);
+    /// Adds a vertex of a kept block: the paper's `update`.
+    pub fn push(&mut self, key: u64) {
+        self.nearest_first.push(key);
     }
 
-    /// Takes the nearest vertex of a graph: the paper's `pop`.
-    pub fn pop(&mut self, graph: usize) -> Option<u32> {
-        self.nearest_first[graph].pop().map(slot_of)
+    /// Takes the nearest vertex: the paper's `pop`.
+    pub fn pop(&mut self) -> Option<u32> {
+        self.nearest_first.pop().map(slot_of)
     }
 }
 
@@ -183,9 +180,9 @@ mod tests {
     #[test]
     fn released_blocks_make_room_for_later_ones() {
         let mut heap = PageHeap::default();
-        heap.reset(None, 1);
+        heap.reset(None);
         for pages in [1usize, 2] {
-            heap.reset(None, 1);
+            heap.reset(None);
             let content = |block: u32| vec![block as u8; pages * PAGE_BYTES];
             for block in 0..50 {
                 heap.keep(block, &content(block));

@@ -159,7 +159,7 @@ impl Pipeline {
         walk.traversal.counters.hops = self.depth;
         if !walk.pages.take_cached(block) {
             let bytes = bytes(); // nothing was read into the buffer of a cached block
-            shared.graphs.check_block(block, bytes)?;
+            shared.graph.check_block(block, bytes)?;
             walk.pages.keep(block, bytes);
         }
         walk.measure_block(shared, block);
@@ -171,7 +171,7 @@ impl Pipeline {
             }
         }
         self.waiting.retain(|&(home, _)| home != block);
-        walk.expand_pages(shared, shared.graphs.with_block(block), EXPANSIONS_PER_READ)?;
+        walk.expand_pages(shared, EXPANSIONS_PER_READ)?;
         walk.score(shared);
         let came_nearer = walk.traversal.candidates.settled() < settled;
         let width = self.width;
@@ -190,7 +190,7 @@ impl Pipeline {
             if walk.traversal.is_expanded(slot) {
                 continue;
             }
-            let block = shared.graphs.layout().block_of(slot);
+            let block = shared.graph.layout.block_of(slot);
             if walk.pages.contains(block) {
                 walk.traversal.counters.page_heap_hits += 1;
                 walk.expand(shared, slot)?;

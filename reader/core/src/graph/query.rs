@@ -63,7 +63,7 @@ impl Query for QueryState {
         if is_large || self.walk.pages.is_large() {
             *self = QueryState { previous: std::mem::take(&mut self.previous), ..QueryState::default() };
         }
-        self.walk.pages.reset(None, 1);
+        self.walk.pages.reset(None);
         self.walk.traversal.events = None;
     }
 
@@ -75,7 +75,7 @@ impl Query for QueryState {
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
-        let block_bytes = shared.graphs.layout().block_bytes(); // a buffer also holds units of exact vectors
+        let block_bytes = shared.graph.layout.block_bytes(); // a buffer also holds units of exact vectors
         if shared.plan.scans && !self.walk.traversal.scan(shared)? {
             return Ok(Step::Again);
         }
@@ -103,9 +103,9 @@ impl Query for QueryState {
         if self.rerank.is_active {
             return self.rerank.submit(shared.files, queue);
         }
-        let block_bytes = shared.graphs.layout().block_bytes();
+        let layout = &shared.graph.layout;
         for read in self.walk.reads.drain(..) {
-            queue(read.buffer, shared.graphs.page_of(read.block), block_bytes)?;
+            queue(read.buffer, layout.page_of(read.block), layout.block_bytes())?;
             if shared.notes == Notes::Blocks {
                 self.blocks.push(read.block);
             }
@@ -127,7 +127,7 @@ impl Query for QueryState {
         {
             return self.rerank.arrive(apart, i, bytes, &mut self.walk.traversal);
         }
-        let bytes = &bytes[..shared.graphs.layout().block_bytes()];
+        let bytes = &bytes[..shared.graph.layout.block_bytes()];
         match shared.params.policy {
             Policy::Pipeline => Ok(self.pipeline.arrive(i)),
             _ => self.hop.arrive(&mut self.walk, shared, i, bytes),
@@ -143,7 +143,7 @@ impl Query for QueryState {
         self.previous.extend(self.sorted.iter().take(shared.plan.list_size).map(|&key| slot_of(key)));
         let Times { latency_us, io_wait_us, rounds } = times;
         let counters = Counters { latency_us, io_wait_us, rounds, ..self.walk.traversal.counters };
-        found.answers.add(i, &self.sorted, shared.graphs.any().graph.metric, counters);
+        found.answers.add(i, &self.sorted, shared.graph.metric, counters);
         found.blocks.append(&mut self.blocks);
         if let Some(events) = &self.walk.traversal.events {
             trace::finish(events, shared.params.policy, &mut found.events);
@@ -168,7 +168,7 @@ impl QueryState {
     /// not expanded again. Only the candidates of a scan are all allowed by the filter.
     fn widen(&mut self, shared: &Shared<'_>) -> bool {
         let Goal::Within(_) = shared.goal else { return false };
-        let (t, n) = (&mut self.walk.traversal, shared.n_vertices);
+        let (t, n) = (&mut self.walk.traversal, shared.graph.layout.n_vertices as usize);
         let capacity = t.candidates.capacity();
         let n_within = if shared.plan.scans { t.results.n_within() } else { t.results.n_met() };
         if capacity >= n || n_within * 2 <= capacity {

@@ -9,31 +9,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::apart::{Apart, Exact};
-use super::cache::{Cache, Caches};
-use super::index::{Index, VECTORS};
-use super::params::SearchParams;
+use super::apart::Apart;
+use super::cache::Cache;
+use super::index::Index;
+use super::params::{Entry, SearchParams};
 use super::query::{Found, QueryState};
 use super::results::{Counters, Goal, RangeOutput, SearchOutput};
-use super::set::graphs::Member;
-use super::set::scope::Scope;
-use super::shared::Notes;
+use super::shared::{Notes, Plan, Shared};
 use super::trace::Trace;
 use crate::error::{Error, Result};
-use crate::ids::Ids;
-use crate::living::Living;
+use crate::living::{Living, Slots};
 use crate::search::answers::Output;
 use crate::search::later::{Ticket, start};
-use crate::search::parts::Parts;
 use crate::search::task::Search;
-use crate::search::with_ids::{self, IdsOf, WithIds, ids_in_order};
+use crate::search::with_ids::{self, IdSource, WithIds, buffers_with_ids, ids_in_order};
 use crate::search::{OwnedQueries, Queries};
 
 /// What a search that runs by itself belongs to.
 type Owned = (Arc<Index>, OwnedQueries, SearchParams);
 
 /// What was found, with ids.
-pub(super) type FoundWithIds = with_ids::Found<Found>;
+type FoundWithIds = with_ids::Found<Found>;
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
@@ -68,7 +64,7 @@ impl Index {
             index.prepare(params, &queries.borrow(), Goal::Nearest(params.k))
         };
         let gather = |(index, queries, params): &Owned, found: FoundWithIds| {
-            Ok(with_ids(&index.ids, Output::gather(queries.borrow().n, params.k, &found.kind.answers)?, &found))
+            Ok(index.with_ids(Output::gather(queries.borrow().n, params.k, &found.kind.answers)?, &found))
         };
         // SAFETY: what is prepared borrows from its argument alone.
         unsafe { start((self.clone(), queries, params), |(index, ..)| &index.pool, prepare, gather, done) }
@@ -155,7 +151,7 @@ impl Index {
         if Cache::blocks_in(bytes, &self.graph.layout) > 0 {
             let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
             search.shared.ids = None;
-            (search.shared.kind.caches, search.shared.kind.notes) = (None, Notes::Blocks);
+            (search.shared.kind.cache, search.shared.kind.notes) = (None, Notes::Blocks);
             let mut counts: HashMap<u32, u32> = HashMap::new();
             for block in self.pool.run(&search, interrupted)?.kind.blocks {
                 *counts.entry(block).or_default() += 1;
@@ -173,25 +169,67 @@ impl Index {
         queries: &Queries<'a>,
         goal: Goal,
     ) -> Result<Search<'a, WithIds<QueryState>>> {
-        self.scope().prepare(params, queries, goal)
-    }
-
-    fn scope(&self) -> Scope<'_> {
-        let Index { graph, codes, entries, navigation, ids, storage, .. } = self;
-        let (navigation, living) = (navigation.as_ref(), self.living.as_deref());
-        let ids = IdsOf { ids, file: storage.file.last(), n_before: 0 };
-        Scope {
-            path: &self.path,
-            graphs: Parts::one(Member { graph, codes, entries, navigation, first_page: 0 }),
-            n_vertices: graph.layout.n_vertices,
-            routes: None,
-            apart: self.apart(),
-            living: living.map(Living::slots),
-            identity: self.identity(),
-            caches: Caches::of([(0, self.cache())]),
-            ids: Parts::one(ids),
-            storage,
+        let n = self.graph.layout.n_vertices;
+        params.check(n, goal)?;
+        queries.check(&self.graph.stored())?;
+        let needs_codes = matches!(params.entry, Entry::Navigation | Entry::Previous);
+        if needs_codes && !self.codes.are_held() {
+            let message = format!("entry: {} has its codes in the nodes, not in memory", self.path.display());
+            return Err(Error::Config(format!("{message}; use entry \"centroids\" or \"medoid\"")));
         }
+        if params.entry == Entry::Navigation && self.navigation.is_none() {
+            let message = format!("entry \"navigation\": {} has no navigation graph", self.path.display());
+            return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
+        }
+        let living = self.living.as_deref();
+        let (allowed, is_filtered) = match &params.allow {
+            Some(filter) => {
+                filter.check(&self.path, &self.graph, living)?;
+                (Some(filter.allowed()), true)
+            }
+            None => (living.map(Living::slots), false),
+        };
+        let (list_size, n_allowed) = (params.list_size, allowed.map_or(n, Slots::len));
+        let within = params.allow.as_ref().and_then(|filter| filter.within());
+        let walk = match within {
+            Some(label) => Plan::within(list_size, label.len(), n_allowed),
+            None => Plan::walk(list_size, n, n_allowed),
+        };
+        let plan = if allowed.is_none() {
+            Plan::unfiltered(list_size)
+        } else if !is_filtered && n_allowed >= n.div_ceil(2) {
+            walk
+        } else if self.codes.are_held() {
+            walk.or_scan(n, n_allowed)
+        } else {
+            walk.or_scan_by_reads(n_allowed)
+        };
+        let Index { graph, codes, entries, navigation, ids, storage, .. } = self;
+        let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
+        let (apart, files) = (self.apart(), &*storage.file);
+        let slot_bytes = graph.layout.block_bytes().max(apart.as_ref().map_or(0, Apart::unit_bytes));
+        let (n, queries) = (queries.n, *queries);
+        let kind = Shared {
+            graph,
+            codes,
+            entries,
+            navigation,
+            apart,
+            files,
+            params,
+            queries,
+            goal,
+            allowed,
+            within,
+            plan,
+            cache,
+            notes,
+        };
+        let k = if let Goal::Nearest(k) = goal { Some(k) } else { None };
+        let width = buffers_with_ids(ids, params.beam_width, k);
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: Some(files), width }) };
+        let (&SearchParams { threads, inflight, .. }, keeps_state) = (params, params.entry == Entry::Previous);
+        Ok(Search { shared, source: storage, n, threads, inflight, width, slot_bytes, keeps_state })
     }
 
     /// The exact vectors, where they were kept apart; a view has them in memory.
@@ -200,8 +238,7 @@ impl Index {
             Some(pages) => (pages.nodes.vectors.as_ref()?, Some(&*pages.order)),
             None => (self.vectors.as_ref()?, None),
         };
-        let exact = Exact { vectors, homes, file: VECTORS };
-        Some(Apart::new(Parts::one(exact), &self.graph.stored()))
+        Some(Apart::new(vectors, homes, &self.graph.stored()))
     }
 
     /// The answers, and all that was found.
@@ -213,7 +250,13 @@ impl Index {
         let mut output = Output::allocate(search.n, search.shared.kind.params.k)?;
         let found = self.pool.run(search, interrupted)?;
         output.scatter(&found.kind.answers);
-        Ok((with_ids(&self.ids, output, &found), found))
+        Ok((self.with_ids(output, &found), found))
+    }
+
+    fn with_ids(&self, output: Output<Counters>, found: &FoundWithIds) -> SearchOutput {
+        let Output { k, slots, scores, counters, .. } = output;
+        let (vector_ids, user_ids) = ids_in_order(&self.ids, found, &found.kind.answers, Some(k));
+        SearchOutput { k, slots, vector_ids, user_ids, scores, counters }
     }
 
     /// Puts the answers of a range search one after the other, in the order of the queries.
@@ -229,13 +272,6 @@ impl Index {
         (output.vector_ids, output.user_ids) = ids_in_order(&self.ids, found, answers, None);
         output
     }
-}
-
-/// The answers with their ids; all ids are of the type of `ids`.
-pub(super) fn with_ids(ids: &Ids, output: Output<Counters>, found: &FoundWithIds) -> SearchOutput {
-    let Output { k, slots, scores, counters, .. } = output;
-    let (vector_ids, user_ids) = ids_in_order(ids, found, &found.kind.answers, Some(k));
-    SearchOutput { k, slots, vector_ids, user_ids, scores, counters }
 }
 
 /// Puts the events of all queries one after the other, in the order of the queries.

@@ -1,12 +1,16 @@
-//! What all queries of one search share: graphs, parameters, and how a filtered search finds its candidates.
+//! What all queries of one search share: parts of the index, parameters, and how a filtered search finds its
+//! candidates.
 
 use std::sync::Arc;
 
 use super::apart::Apart;
-use super::cache::Caches;
+use super::cache::Cache;
+use super::entries::Entries;
+use super::file::Graph;
+use super::navigation::Navigation;
 use super::params::SearchParams;
 use super::results::Goal;
-use super::set::graphs::Graphs;
+use crate::codes::Codes;
 use crate::engine::DataFile;
 use crate::living::Slots;
 use crate::search::Queries;
@@ -29,14 +33,13 @@ pub(super) enum Notes {
 
 /// What all queries of one search share.
 pub(super) struct Shared<'a> {
-    pub graphs: Graphs<'a>,
-    /// Vertices of all graphs.
-    pub n_vertices: usize,
-    /// Whether each query needs each of several graphs, query after query; all if none.
-    pub routes: Option<&'a [bool]>,
+    pub graph: &'a Graph,
+    pub codes: &'a Codes,
+    pub entries: &'a Entries,
+    pub navigation: Option<&'a Navigation>,
     /// Exact vectors, where they were kept apart from the nodes.
     pub apart: Option<Apart<'a>>,
-    /// graph.imx, and the file of exact vectors, of each index.
+    /// graph.imx, and the file of exact vectors.
     pub files: &'a DataFile,
     pub params: &'a SearchParams,
     pub queries: Queries<'a>,
@@ -46,7 +49,7 @@ pub(super) struct Shared<'a> {
     /// The vertices that the search stays among, those of a label; all if none.
     pub within: Option<&'a Slots>,
     pub plan: Plan,
-    pub caches: Option<Arc<Caches>>,
+    pub cache: Option<Arc<Cache>>,
     pub notes: Notes,
 }
 
@@ -108,16 +111,6 @@ impl Plan {
 }
 
 impl Shared<'_> {
-    /// Whether query `i` needs a graph.
-    pub fn is_routed(&self, i: usize, number: usize) -> bool {
-        self.routes.is_none_or(|routes| routes[i * self.graphs.len() + number])
-    }
-
-    /// Whether codes are in memory, not in the nodes.
-    pub fn are_codes_held(&self) -> bool {
-        self.graphs.any().codes.are_held()
-    }
-
     /// The vertices that may be returned, where edges lead through others.
     pub fn walked_to(&self) -> Option<&Slots> {
         self.allowed.filter(|_| self.plan.through > 0)

@@ -91,7 +91,7 @@ impl IvfIndex {
         let vectors = vectors.as_ref();
         let living = living.as_deref().map(Living::slots);
         let kind = Shared { centroids, batches, vectors, living, pieces, source, queries: *queries, params, width };
-        let shared = with_ids::Shared { kind, ids: Some(IdSource::of(ids, source.files(), width)) };
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let IvfParams { threads, inflight, .. } = *params;
         Ok(Search { shared, source, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }

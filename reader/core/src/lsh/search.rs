@@ -95,7 +95,7 @@ impl LshIndex {
         };
         let slot_bytes = slot_bytes(&kind);
         let width = buffers_with_ids(ids, width, Some(params.k));
-        let shared = with_ids::Shared { kind, ids: Some(IdSource::of(ids, source.files(), width)) };
+        let shared = with_ids::Shared { kind, ids: Some(IdSource { ids, files: source.files(), width }) };
         let LshParams { threads, inflight, .. } = *params;
         Ok(Search { shared, source, n: queries.n, threads, inflight, width, slot_bytes, keeps_state: false })
     }

@@ -91,13 +91,6 @@ impl Candidates {
         None
     }
 
-    /// Marks a vertex as visited, if it is there.
-    pub fn visit(&mut self, key: u64) {
-        if let Ok(at) = self.entries.binary_search_by_key(&key, |entry| entry.key) {
-            self.entries[at].visited = true;
-        }
-    }
-
     /// Key of the nearest unvisited vertex.
     pub fn next(&mut self) -> Option<u64> {
         let at = self.settled();

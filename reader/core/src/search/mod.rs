@@ -10,7 +10,6 @@
 //! | `reads` | the reads of a query |
 //! | `exact` | the distance of a query to a stored vector |
 //! | `nearest`, `candidates` | the nearest seen so far, and those that were not visited yet |
-//! | `parts` | what indexes that are searched together have each |
 //! | `stamped` | a hash map that is emptied in constant time |
 //! | `answers` | what was found |
 //! | `with_ids` | the ids of the results, read at the end of a query |
@@ -23,7 +22,6 @@ pub(crate) mod exact;
 pub(crate) mod later;
 pub(crate) mod limits;
 pub(crate) mod nearest;
-pub(crate) mod parts;
 pub(crate) mod pool;
 pub(crate) mod queries;
 pub(crate) mod reads;

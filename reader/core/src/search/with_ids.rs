@@ -2,12 +2,10 @@
 //!
 //! When the nearest are known, all pages of ids.imx that they need are read together, each once, before the query counts as
 //! answered: its latency includes them, and the thread works on other queries meanwhile. Where ids are text, a second wave
-//! follows, for the first one says where the text is. Of indexes that are searched together, the pages of all are read
-//! together.
+//! follows, for the first one says where the text is.
 
 use super::answers::Answers;
 use super::nearest::slot_of;
-use super::parts::Parts;
 use super::reads::{Read, Reads};
 use super::task::{Query, Step, Times};
 use crate::engine::DataFile;
@@ -33,28 +31,11 @@ pub(crate) trait Finds: Query {
 
 /// Where ids are.
 pub(crate) struct IdSource<'a> {
-    pub parts: Parts<IdsOf<'a>>,
-    /// The files that the engine reads; `None` if ids are in memory.
+    pub ids: &'a Ids,
+    /// The files that the engine reads, ids.imx being the last; `None` if ids are in memory.
     pub files: Option<&'a DataFile>,
     /// Buffers of a query.
     pub width: usize,
-}
-
-/// The ids of one index.
-pub(crate) struct IdsOf<'a> {
-    pub ids: &'a Ids,
-    /// Which of the files is its ids.imx.
-    pub file: usize,
-    /// Vectors of the indexes before it.
-    pub n_before: u32,
-}
-
-impl<'a> IdSource<'a> {
-    /// Of one index, whose last file is its ids.imx.
-    pub fn of(ids: &'a Ids, files: Option<&'a DataFile>, width: usize) -> Self {
-        let file = files.map_or(0, DataFile::last);
-        IdSource { parts: Parts::one(IdsOf { ids, file, n_before: 0 }), files, width }
-    }
 }
 
 /// What all queries of one search share.
@@ -74,13 +55,10 @@ pub(crate) fn buffers_with_ids(ids: &Ids, width: usize, k: Option<usize>) -> usi
 #[derive(Default)]
 pub(crate) struct WithIds<Q> {
     query: Q,
-    /// One an index.
-    lookups: Vec<Lookup>,
-    /// Number of the index of each result, where there are several.
-    owners: Vec<usize>,
+    lookup: Lookup,
     reads: Reads,
-    /// Page in each buffer, and the number of its index.
-    in_buffer: Vec<(usize, u64)>,
+    /// Page in each buffer.
+    in_buffer: Vec<u64>,
     /// Whether the search is over.
     is_active: bool,
 }
@@ -119,8 +97,8 @@ impl<Q: Finds> Query for WithIds<Q> {
             self.begin(shared);
         }
         let Some(source) = &shared.ids else { return Ok(Step::Done) };
-        if self.reads.in_flight() == 0 && self.look_on(source)? {
-            self.in_buffer.resize(source.width, (0, 0));
+        if self.reads.in_flight() == 0 && self.lookup.advance(source.ids)? {
+            self.in_buffer.resize(source.width, 0);
             (0..source.width).all(|i| self.read(source, i));
         }
         Ok(if self.reads.in_flight() > 0 { Step::Wait } else { Step::Done })
@@ -142,8 +120,7 @@ impl<Q: Finds> Query for WithIds<Q> {
             return self.query.arrive(&shared.kind, i, bytes);
         };
         self.reads.arrive();
-        let (number, page) = self.in_buffer[i];
-        self.lookups[number].take(page, &bytes[..PAGE_BYTES]);
+        self.lookup.take(self.in_buffer[i], &bytes[..PAGE_BYTES]);
         self.read(source, i);
         Ok(self.reads.in_flight() == 0 || self.reads.has_new())
     }
@@ -158,23 +135,17 @@ impl<Q: Finds> Query for WithIds<Q> {
 
     fn finish(&mut self, shared: &Self::Shared<'_>, i: usize, times: Times, found: &mut Self::Answers) {
         self.query.finish(&shared.kind, i, times, &mut found.kind);
-        match &shared.ids {
-            Some(source) if source.parts.is_one() => {
-                for lookup in &self.lookups {
-                    found.vector_ids.extend_from_slice(lookup.vector_ids());
-                    found.values.extend_from_slice(lookup.values());
-                    lookup.text().for_each(|text| found.texts.push(text));
-                }
-            }
-            Some(source) => self.gather(source, found),
-            None => {}
+        if shared.ids.is_some() {
+            found.vector_ids.extend_from_slice(self.lookup.vector_ids());
+            found.values.extend_from_slice(self.lookup.values());
+            self.lookup.text().for_each(|text| found.texts.push(text));
         }
     }
 
     fn shrink(&mut self) {
         self.query.shrink();
-        if self.lookups.iter().map(Lookup::capacity).sum::<usize>() > KEPT_BYTES {
-            self.lookups.clear();
+        if self.lookup.capacity() > KEPT_BYTES {
+            self.lookup = Lookup::default();
         }
     }
 }
@@ -182,57 +153,24 @@ impl<Q: Finds> Query for WithIds<Q> {
 impl<Q: Finds> WithIds<Q> {
     /// Turns to the ids of the results.
     fn begin<S>(&mut self, shared: &Shared<'_, S>) {
-        let Some(source) = &shared.ids else { return };
-        let WithIds { query, lookups, owners, .. } = self;
-        let results = query.end();
-        owners.clear();
-        if !source.parts.is_one() {
-            owners.extend(results.iter().map(|&key| source.parts.number_of(slot_of(key))));
+        let results = self.query.end();
+        if let Some(source) = &shared.ids
+            && let Some(which) = source.ids.of_results()
+        {
+            self.lookup.begin(source.ids, results.iter().map(|&key| slot_of(key)), which);
         }
-        lookups.resize_with(source.parts.len(), Lookup::default);
-        for (number, (lookup, (start, part))) in lookups.iter_mut().zip(source.parts.iter()).enumerate() {
-            let Some(which) = part.ids.of_results() else { continue };
-            let own = results.iter().map(|&key| slot_of(key)).filter(|&slot| source.parts.number_of(slot) == number);
-            lookup.begin(part.ids, own.map(|slot| slot - start), which);
-        }
-    }
-
-    /// Goes on after all pages have arrived; true if there are more to ask for.
-    fn look_on(&mut self, source: &IdSource<'_>) -> Result<bool> {
-        let mut has_more = false;
-        for (lookup, (_, part)) in self.lookups.iter_mut().zip(source.parts.iter()) {
-            has_more |= lookup.advance(part.ids)?;
-        }
-        Ok(has_more)
     }
 
     /// Asks for the next page into a free buffer; false if there is none.
     fn read(&mut self, source: &IdSource<'_>, buffer: usize) -> bool {
-        if source.files.is_none() {
+        let Some((files, page)) = source.files.and_then(|files| Some((files, self.lookup.ask()?))) else {
             return false;
-        }
-        let asked = (0..).zip(&mut self.lookups).find_map(|(number, lookup)| Some((number, lookup.ask()?)));
-        let Some((number, page)) = asked else { return false };
-        let (file, offset) = (source.parts.get(number).1.file, page * PAGE_BYTES as u64);
-        self.reads.ask(Read { buffer, file, offset, bytes: PAGE_BYTES });
-        self.in_buffer[buffer] = (number, page);
+        };
+        let offset = page * PAGE_BYTES as u64;
+        self.reads.ask(Read { buffer, file: files.last(), offset, bytes: PAGE_BYTES });
+        self.in_buffer[buffer] = page;
         self.query.count_id_pages(1);
         true
-    }
-
-    /// Adds the ids of the results of several indexes, in the order of the results.
-    fn gather<A>(&self, source: &IdSource<'_>, found: &mut Found<A>) {
-        let mut numbers: Vec<_> =
-            self.lookups.iter().map(|lookup| (lookup.vector_ids().iter(), lookup.values().iter())).collect();
-        let mut texts: Vec<_> = self.lookups.iter().map(Lookup::text).collect();
-        for &owner in &self.owners {
-            let (vector_ids, values) = &mut numbers[owner];
-            found.vector_ids.extend(vector_ids.next().map(|id| id + source.parts.get(owner).1.n_before));
-            found.values.extend(values.next());
-            if let Some(text) = texts[owner].next() {
-                found.texts.push(text);
-            }
-        }
     }
 }
 

@@ -19,7 +19,6 @@ mod policies;
 mod range;
 mod remapped;
 mod search;
-mod set;
 mod sparse;
 mod trace;
 mod unit;

@@ -9,7 +9,6 @@ use std::ops::Range;
 use crate::graph::results::Goal;
 use crate::metric::Metric;
 use crate::search::nearest::distance_of;
-use crate::search::parts::Parts;
 use crate::search::queries::Prepared;
 use crate::stored::Stored;
 use crate::vectors::Vectors;
@@ -21,23 +20,16 @@ const SPARE: usize = 32;
 
 /// The exact vectors beside the nodes, and what distances by codes are worth.
 pub(crate) struct Apart<'a> {
-    pub(super) parts: Parts<Exact<'a>>,
+    pub(super) vectors: &'a Vectors,
+    /// Slot in the file of each slot of a view.
+    homes: Option<&'a [u32]>,
     errors: CodeErrors,
 }
 
-/// The exact vectors of an index.
-pub(crate) struct Exact<'a> {
-    pub vectors: &'a Vectors,
-    /// Slot in the file of each slot of a view.
-    pub homes: Option<&'a [u32]>,
-    /// Which of all files is vectors.imx.
-    pub file: usize,
-}
-
 impl<'a> Apart<'a> {
-    /// `nodes`: what nodes hold.
-    pub fn new(parts: Parts<Exact<'a>>, nodes: &Stored<'_>) -> Self {
-        Apart { parts, errors: CodeErrors::of(nodes) }
+    /// `homes`: slot in the file of each slot, in a view of another order. `nodes`: what nodes hold.
+    pub fn new(vectors: &'a Vectors, homes: Option<&'a [u32]>, nodes: &Stored<'_>) -> Self {
+        Apart { vectors, homes, errors: CodeErrors::of(nodes) }
     }
 
     /// What a search among nodes looks for, as there are vectors that may belong to the answer: at least `list_size`
@@ -54,19 +46,12 @@ impl<'a> Apart<'a> {
         self.errors.interval(query).open(goal, keys)
     }
 
-    /// Whether the vectors are in memory: those of views are.
-    pub(super) fn is_in_memory(&self) -> bool {
-        self.parts.any().vectors.is_in_memory()
-    }
-
-    /// Bytes of a read: vectors of all indexes have the same type.
+    /// Bytes of a read.
     pub fn unit_bytes(&self) -> usize {
-        self.parts.any().vectors.unit_bytes()
+        self.vectors.unit_bytes()
     }
-}
 
-impl Exact<'_> {
-    /// The vector of a slot of the index alone, where vectors are in memory.
+    /// The vector of a slot, where vectors are in memory.
     pub(super) fn held(&self, slot: u32) -> Option<&[u8]> {
         self.vectors.held(self.homes.map_or(slot, |homes| homes[slot as usize]))
     }

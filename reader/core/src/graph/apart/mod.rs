@@ -4,5 +4,5 @@
 mod interval;
 mod rerank;
 
-pub(super) use interval::{Apart, Exact};
+pub(super) use interval::Apart;
 pub(super) use rerank::Rerank;

@@ -4,7 +4,7 @@
 //! The others are in or out by their codes, and keep the distances that these give. Vectors that are measured, few of
 //! them, are read together, as many at a time as the query has buffers.
 
-use super::interval::{Apart, Exact};
+use super::interval::Apart;
 use crate::engine::DataFile;
 use crate::error::Result;
 use crate::graph::results::Goal;
@@ -14,16 +14,16 @@ use crate::search::nearest::{key, slot_of};
 use crate::search::reads::{HELD_AT_ONCE, Reads, Units};
 use crate::search::task::Step;
 
+/// Which file of the index's storage vectors.imx is.
+const FILE: usize = 1;
+
 /// The end of one query. Memory: 8 bytes a candidate kept, 4 and a little a vector read.
 #[derive(Default)]
 pub(crate) struct Rerank {
     /// Whether exact vectors are measured now, or have been.
     pub is_active: bool,
     reads: Reads,
-    /// Those of each index.
-    units: Vec<Units>,
-    /// Number of the index that each buffer is for.
-    in_buffer: Vec<usize>,
+    units: Units,
     keys: Vec<u64>,
     scratch: Vec<f32>,
 }
@@ -48,56 +48,41 @@ impl Rerank {
         t.results.reset(goal);
         let open = apart.open(&t.query, goal, &self.keys);
         self.keys[..open.start].iter().for_each(|&key| t.results.push(key, None));
-        self.units.resize_with(apart.parts.len(), Units::default);
-        for (number, (units, (start, exact))) in self.units.iter_mut().zip(apart.parts.iter()).enumerate() {
-            let slots = self.keys[open.clone()].iter().map(|&key| slot_of(key));
-            let own = slots.filter(|&slot| apart.parts.number_of(slot) == number);
-            units.begin(exact.vectors, own.map(|slot| slot - start), width);
-        }
-        let n_units: usize = self.units.iter().map(Units::n_units).sum();
-        if apart.is_in_memory() {
-            (0..n_units).for_each(|_| count_read(apart, t));
+        self.units.begin(apart.vectors, self.keys[open].iter().map(|&key| slot_of(key)), width);
+        if apart.vectors.is_in_memory() {
+            (0..self.units.n_units()).for_each(|_| count_read(apart, t));
         } else {
-            self.in_buffer.resize(width, 0);
             (0..width).all(|buffer| self.read_unit(apart, buffer, t));
         }
-        t.counters.hops += u64::from(n_units > 0);
+        t.counters.hops += u64::from(self.units.n_units() > 0);
     }
 
     /// Measures the next vectors, where they are in memory.
     pub fn advance(&mut self, apart: &Apart<'_>, t: &mut Traversal) -> Step {
-        if !apart.is_in_memory() {
+        if !apart.vectors.is_in_memory() {
             return if self.reads.in_flight() > 0 { Step::Wait } else { Step::Done };
         }
-        let scratch = &mut self.scratch;
-        for (units, (start, exact)) in self.units.iter_mut().zip(apart.parts.iter()) {
-            for &slot in units.take(HELD_AT_ONCE) {
-                let Some(row) = exact.held(slot) else { continue };
-                measure(exact, t, start + slot, row, scratch);
-            }
+        for &slot in self.units.take(HELD_AT_ONCE) {
+            let Some(row) = apart.held(slot) else { continue };
+            measure(apart, t, slot, row, &mut self.scratch);
         }
-        if self.units.iter().all(Units::are_taken) { Step::Done } else { Step::Again }
+        if self.units.are_taken() { Step::Done } else { Step::Again }
     }
 
     /// Asks for the next unit of vectors into a free buffer; false if there is none.
     fn read_unit(&mut self, apart: &Apart<'_>, buffer: usize, t: &mut Traversal) -> bool {
-        let Rerank { units, reads, in_buffer, .. } = self;
-        let mut all = units.iter_mut().zip(apart.parts.iter());
-        let asked = all.position(|(units, (_, exact))| units.ask(exact.vectors, exact.file, buffer, reads));
-        if let Some(number) = asked {
-            in_buffer[buffer] = number;
+        let is_asked = self.units.ask(apart.vectors, FILE, buffer, &mut self.reads);
+        if is_asked {
             count_read(apart, t);
         }
-        asked.is_some()
+        is_asked
     }
 
     /// Measures the vectors that a read brought, and asks for others; true if nothing is in flight or reads are new.
     pub fn arrive(&mut self, apart: &Apart<'_>, buffer: usize, bytes: &[u8], t: &mut Traversal) -> Result<bool> {
         self.reads.arrive();
-        let (number, scratch) = (self.in_buffer[buffer], &mut self.scratch);
-        let (start, exact) = apart.parts.get(number);
-        let take = |slot: u32, row: &[u8]| measure(exact, t, start + slot, row, scratch);
-        self.units[number].arrive(exact.vectors, buffer, bytes, take)?;
+        let scratch = &mut self.scratch;
+        self.units.arrive(apart.vectors, buffer, bytes, |slot, row| measure(apart, t, slot, row, scratch))?;
         self.read_unit(apart, buffer, t);
         Ok(self.reads.in_flight() == 0 || self.reads.has_new())
     }
@@ -109,12 +94,12 @@ impl Rerank {
 }
 
 fn count_read(apart: &Apart<'_>, t: &mut Traversal) {
-    t.counters.pages_read += apart.parts.any().vectors.pages_per_unit;
+    t.counters.pages_read += apart.vectors.pages_per_unit;
     t.counters.bytes_read += apart.unit_bytes() as u64;
 }
 
-fn measure(exact: &Exact<'_>, t: &mut Traversal, slot: u32, row: &[u8], scratch: &mut Vec<f32>) {
+fn measure(apart: &Apart<'_>, t: &mut Traversal, slot: u32, row: &[u8], scratch: &mut Vec<f32>) {
     t.counters.distances += 1;
-    let distance = exact::distance(&exact.vectors.stored(), &t.query, row, scratch);
+    let distance = exact::distance(&apart.vectors.stored(), &t.query, row, scratch);
     t.results.push(key(distance, slot), None);
 }

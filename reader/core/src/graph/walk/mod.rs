@@ -56,7 +56,7 @@ impl Walk {
 
     /// Takes query `i`; `previous` are the results of the query before it, if known.
     pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) -> Result<()> {
-        self.pages.reset(shared.caches.as_ref(), shared.graphs.len());
+        self.pages.reset(shared.cache.as_ref());
         self.reads.clear();
         self.traversal.start(shared, i, previous)
     }
@@ -70,9 +70,9 @@ impl Walk {
 
     /// Asks for a block.
     pub fn request(&mut self, shared: &Shared<'_>, buffer: usize, block: u32, hop: u64) {
-        let (layout, counters) = (shared.graphs.layout(), &mut self.traversal.counters);
+        let (layout, counters) = (&shared.graph.layout, &mut self.traversal.counters);
         self.reads.push(Read { buffer, block });
-        shared.graphs.prefetch_check(block);
+        shared.graph.prefetch_check(block);
         counters.pages_read += u64::from(layout.pages_per_block);
         counters.bytes_read += layout.block_bytes() as u64;
         self.note_block(EventKind::Read, block, hop);
@@ -81,7 +81,7 @@ impl Walk {
     /// Expands `slot`, which must be in a block in memory, and has been measured except by `completion`. Its neighbours
     /// become candidates at the next [`Walk::score`].
     pub fn expand(&mut self, shared: &Shared<'_>, slot: u32) -> Result<()> {
-        let layout = shared.graphs.layout();
+        let layout = &shared.graph.layout;
         match self.pages.block(layout.block_of(slot), layout.pages_per_block) {
             Some(block) => self.traversal.expand(shared, block, slot)?,
             None => unreachable!("vertices are expanded after their block arrived"),
@@ -99,7 +99,7 @@ impl Walk {
 
     /// Measures a vertex, if its block is in memory.
     pub fn measure(&mut self, shared: &Shared<'_>, slot: u32) {
-        let layout = shared.graphs.layout();
+        let layout = &shared.graph.layout;
         if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
             self.traversal.measure(shared, block, slot..slot + 1, |_| ());
         }
@@ -107,7 +107,7 @@ impl Walk {
 
     /// Lets go of the block of a vertex that was measured and expanded, if it holds no other vertex.
     pub fn release(&mut self, shared: &Shared<'_>, slot: u32) {
-        let layout = shared.graphs.layout();
+        let layout = &shared.graph.layout;
         if layout.nodes_per_block == 1 {
             self.pages.release(layout.block_of(slot));
         }
@@ -115,25 +115,24 @@ impl Walk {
 
     /// Measures every vertex of a block in memory and puts them on the page heap (the paper's `update`).
     pub fn measure_block(&mut self, shared: &Shared<'_>, block: u32) {
-        let layout = shared.graphs.layout();
+        let layout = &shared.graph.layout;
         let Some(bytes) = self.pages.block(block, layout.pages_per_block) else { return };
-        let slots = shared.graphs.slots_of(block);
-        let graph = shared.graphs.number_of(slots.start);
+        let (first, count) = layout.slots_of(block);
         self.keys.clear();
-        self.traversal.measure(shared, bytes, slots, |key| self.keys.push(key));
-        self.keys.drain(..).filter(|&key| shared.leads_on(slot_of(key))).for_each(|key| self.pages.push(key, graph));
+        self.traversal.measure(shared, bytes, first..first + count, |key| self.keys.push(key));
+        self.keys.drain(..).filter(|&key| shared.leads_on(slot_of(key))).for_each(|key| self.pages.push(key));
     }
 
-    /// Expands at most `most` of the nearest vertices of a graph in memory that are not expanded yet (Algorithm 5, lines
-    /// 14-22). A scan has all of its candidates already.
-    pub fn expand_pages(&mut self, shared: &Shared<'_>, graph: usize, most: usize) -> Result<()> {
+    /// Expands at most `most` of the nearest vertices in memory that are not expanded yet (Algorithm 5, lines 14-22). A
+    /// scan has all of its candidates already.
+    pub fn expand_pages(&mut self, shared: &Shared<'_>, most: usize) -> Result<()> {
         if shared.plan.scans {
             return Ok(());
         }
-        let layout = shared.graphs.layout();
+        let layout = &shared.graph.layout;
         self.nearest.clear();
         while self.nearest.len() < most {
-            let Some(slot) = self.pages.pop(graph) else { break };
+            let Some(slot) = self.pages.pop() else { break };
             if self.traversal.is_expanded(slot) {
                 continue;
             }

@@ -14,7 +14,7 @@ use crate::graph::shared::{Notes, Shared};
 use crate::graph::trace::{Event, EventKind};
 use crate::search::candidates::Candidates;
 use crate::search::exact;
-use crate::search::nearest::{key, slot_of};
+use crate::search::nearest::key;
 use crate::search::queries::Prepared;
 use crate::search::stamped::Stamped;
 
@@ -58,12 +58,8 @@ pub(crate) struct Traversal {
     scanned: usize,
     navigation: NavigationSearch,
     navigated: Vec<u64>,
-    /// Neighbours of expanded vertices of one graph, to be scored: slots of this graph alone.
+    /// Neighbours of expanded vertices, to be scored.
     gathered: Vec<u32>,
-    /// Its number.
-    gathered_of: usize,
-    /// Number of the query.
-    number: usize,
     offered: Offered,
     scratch: Vec<f32>,
     pub counters: Counters,
@@ -74,34 +70,24 @@ pub(crate) struct Traversal {
 impl Traversal {
     /// Takes query `i` and finds where to start. `previous` are the results of the query before it, if known.
     pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) -> Result<()> {
-        let (first, n) = (shared.graphs.any(), shared.n_vertices);
-        let entries = first.entries;
-        self.query.load(&shared.queries, i, first.graph.metric);
-        self.number = i;
+        let (entries, n) = (shared.entries, shared.graph.layout.n_vertices as usize);
+        self.query.load(&shared.queries, i, shared.graph.metric);
         self.counters = Counters::default();
         let (list_size, through) = (shared.plan.list_size.min(n), shared.plan.through);
         let (all, allowed) = if through > 0 { (through, list_size) } else { (list_size, 0) };
         self.candidates.reset(all, allowed, matches!(shared.goal, Goal::Within(_)));
-        if !shared.graphs.is_one() {
-            self.candidates.reset_own(shared.graphs.len(), list_size);
-        }
         let apart = shared.apart.as_ref();
         let (goal, list_size) = (shared.goal, shared.plan.list_size);
         let goal = apart.map_or(goal, |apart| apart.among_nodes(&self.query, goal, list_size));
         self.results.reset(goal);
         self.expanded.reset();
         self.gathered.clear();
-        self.gathered_of = 0;
         self.offered.clear();
         self.events = (shared.notes == Notes::Events).then(Vec::new);
         (self.has_table, self.is_flat, self.scanned) = (false, shared.plan.scans, 0);
         self.opening.clear();
         if shared.plan.scans {
             return Ok(());
-        }
-        if !shared.graphs.is_one() {
-            self.enter_each(shared)?;
-            return self.enter_allowed(shared);
         }
         let within = shared.params.allow.as_ref().and_then(|filter| filter.entry(entries, &self.query.floats));
         if let Some(entry) = within {
@@ -110,7 +96,7 @@ impl Traversal {
         }
         match shared.params.entry {
             Entry::Medoid => self.open(entries.medoid),
-            Entry::Navigation => self.navigate(shared, 0)?,
+            Entry::Navigation => self.navigate(shared)?,
             Entry::Previous if !previous.is_empty() => {
                 self.fill_table(shared)?;
                 self.gathered.extend_from_slice(previous);
@@ -123,90 +109,43 @@ impl Traversal {
 
     /// Starts at the vertex of the nearest centroid; at those of several, where rounds are to be few.
     fn enter_centroids(&mut self, shared: &Shared<'_>) {
-        let entries = shared.graphs.any().entries;
-        match self.centroids_to_enter(shared) {
-            1 => self.open(entries.nearest(&self.query.floats)),
-            most => entries.nearest_some(&self.query.floats, most).into_iter().for_each(|slot| self.open(slot)),
-        }
-    }
-
-    fn centroids_to_enter(&self, shared: &Shared<'_>) -> usize {
-        let SearchParams { policy, beam_width, .. } = shared.params;
+        let (entries, SearchParams { policy, beam_width, .. }) = (shared.entries, shared.params);
         if *policy != Policy::Rounds {
-            return 1;
+            return self.open(entries.nearest(&self.query.floats));
         }
-        self.candidates.capacity().min(beam_width.div_ceil(READS_PER_ENTRY))
-    }
-
-    /// Starts in each of several graphs that the query needs. Their entries compete, so that all are scored before the first
-    /// read.
-    fn enter_each(&mut self, shared: &Shared<'_>) -> Result<()> {
-        self.fill_table(shared)?;
-        let query = self.number;
-        for number in (0..shared.graphs.len()).filter(|&number| shared.is_routed(query, number)) {
-            let (_, member) = shared.graphs.get(number);
-            match shared.params.entry {
-                Entry::Navigation => {
-                    self.navigate(shared, number)?;
-                    continue;
-                }
-                Entry::Medoid => self.gathered.push(member.entries.medoid),
-                Entry::Centroids | Entry::Previous => {
-                    let most = self.centroids_to_enter(shared);
-                    self.gathered.extend(member.entries.nearest_some(&self.query.floats, most));
-                }
-            }
-            self.gathered_of = number;
-            self.score(shared);
-        }
-        Ok(())
+        let most = self.candidates.capacity().min(beam_width.div_ceil(READS_PER_ENTRY));
+        entries.nearest_some(&self.query.floats, most).into_iter().for_each(|slot| self.open(slot));
     }
 
     /// Starts at allowed vertices, too, where a filter is walked through: the nearest of its sample. They lead to the others
     /// where those that are near the query are not allowed.
     fn enter_allowed(&mut self, shared: &Shared<'_>) -> Result<()> {
-        let (graphs, is_walked) = (&shared.graphs, shared.plan.through > 0 && shared.are_codes_held());
+        let is_walked = shared.plan.through > 0 && shared.codes.are_held();
         let Some(filter) = shared.params.allow.as_ref().filter(|_| is_walked) else { return Ok(()) };
         self.fill_table(shared)?;
-        let mut nearest = Candidates::default();
+        let (sample, mut nearest) = (filter.sample(), Candidates::default());
         nearest.reset(ALLOWED_ENTRIES, false);
-        for slots in filter.sample().chunk_by(|&a, &b| graphs.number_of(a) == graphs.number_of(b)) {
-            let number = graphs.number_of(slots[0]);
-            if !shared.is_routed(self.number, number) {
-                continue;
-            }
-            let (start, member) = graphs.get(number);
-            self.gathered.clear();
-            self.gathered.extend(slots.iter().map(|slot| slot - start));
-            let Traversal { table, gathered, .. } = self;
-            member.codes.score(table, gathered, None, |i, distance| nearest.insert(key(distance, slots[i])));
-            self.counters.code_distances += slots.len() as u64;
-        }
-        self.gathered.clear();
-        for key in nearest.keys() {
-            self.candidates.insert(key, graphs.number_of(slot_of(key)), Some(filter.allowed()));
-        }
+        shared.codes.score(&mut self.table, sample, None, |i, distance| nearest.insert(key(distance, sample[i])));
+        self.counters.code_distances += sample.len() as u64;
+        nearest.keys().for_each(|key| self.candidates.insert(key, Some(filter.allowed())));
         Ok(())
     }
 
-    /// Starts at the vertices that a search of the navigation graph of a graph ends with; their scores are known.
-    fn navigate(&mut self, shared: &Shared<'_>, number: usize) -> Result<()> {
-        let (start, member) = shared.graphs.get(number);
-        let Some(navigation) = member.navigation else { return Ok(()) };
+    /// Starts at the vertices that a search of the navigation graph ends with; their scores are known.
+    fn navigate(&mut self, shared: &Shared<'_>) -> Result<()> {
+        let Some(navigation) = shared.navigation else { return Ok(()) };
         self.fill_table(shared)?;
-        let found = &mut self.navigated;
+        let (codes, found) = (shared.codes, &mut self.navigated);
         self.counters.code_distances +=
-            navigation.search(member.codes, &mut self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
-        for key in &*found {
-            self.candidates.insert(key + u64::from(start), number, shared.walked_to()); // the slot is its lower half
-        }
+            navigation.search(codes, &mut self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
+        found.iter().for_each(|&key| self.candidates.insert(key, shared.walked_to()));
         Ok(())
     }
 
     /// Starts at a vertex, beside others that were opened. They are chosen first at any distance, so their scores can wait
     /// until their reads are in flight; without codes in memory they count as farther than all others from then on.
     fn open(&mut self, slot: u32) {
-        self.candidates.insert(key(0.0, slot), 0, None);
+        self.candidates.insert(key(0.0, slot), None);
         if !self.opening.contains(&slot) {
             self.opening.push(slot);
         }
@@ -223,21 +162,13 @@ impl Traversal {
         let words = self.scanned..allowed.n_words().min(self.scanned + at_once);
         self.scanned = words.end;
         let mut slots = allowed.in_words(words).peekable();
-        if !shared.are_codes_held() {
-            slots.for_each(|slot| self.candidates.insert(key(0.0, slot), 0, None));
+        if !shared.codes.are_held() {
+            slots.for_each(|slot| self.candidates.insert(key(0.0, slot), None));
             return Ok(self.scanned == allowed.n_words());
         }
         self.fill_table(shared)?;
-        while let Some(&slot) = slots.peek() {
-            let number = shared.graphs.number_of(slot);
-            let ((start, _), end) = (shared.graphs.get(number), shared.graphs.end_of(number));
-            let of_graph = std::iter::from_fn(|| slots.next_if(|&slot| slot < end)).map(|slot| slot - start);
-            if !shared.is_routed(self.number, number) {
-                of_graph.for_each(drop);
-                continue;
-            }
-            self.gathered.extend(of_graph.take(MOST_GATHERED));
-            self.gathered_of = number;
+        while slots.peek().is_some() {
+            self.gathered.extend(slots.by_ref().take(MOST_GATHERED));
             self.score(shared);
         }
         Ok(self.scanned == allowed.n_words())
@@ -248,19 +179,19 @@ impl Traversal {
         if self.has_table {
             return Ok(());
         }
-        shared.graphs.any().codes.fill_table(&self.query.floats, &mut self.table)?;
+        shared.codes.fill_table(&self.query.floats, &mut self.table)?;
         self.has_table = true;
         if self.opening.is_empty() {
             return Ok(());
         }
         let were_chosen = self.candidates.settled() > 0;
         self.candidates.clear();
-        if shared.are_codes_held() {
+        if shared.codes.are_held() {
             self.gathered.append(&mut self.opening);
             self.score(shared);
         } else {
             let far = |slot| key(f32::INFINITY, slot);
-            self.opening.drain(..).for_each(|slot| self.candidates.insert(far(slot), 0, shared.walked_to()));
+            self.opening.drain(..).for_each(|slot| self.candidates.insert(far(slot), shared.walked_to()));
         }
         while were_chosen && self.candidates.pop().is_some() {}
         Ok(())
@@ -274,8 +205,7 @@ impl Traversal {
     /// Measures vertices that were read in a block, adds them to the results, and calls `take` with the key of each. Called
     /// once a vertex.
     pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], mut slots: Range<u32>, mut take: impl FnMut(u64)) {
-        let graph = shared.graphs.any().graph; // all store vectors in the same way
-        let (layout, stored) = (&graph.layout, graph.stored());
+        let (layout, stored) = (&shared.graph.layout, shared.graph.stored());
         let Traversal { query, scratch, results, counters, events, .. } = self;
         counters.distances += slots.len() as u64;
         let nodes = block[layout.start_of(slots.start)..].chunks(layout.node_bytes).take(slots.len());
@@ -293,9 +223,8 @@ impl Traversal {
     /// [`Traversal::score`], or before it. Bounds are looked up again for a neighbour that had them before: a set of all
     /// that were seen was tried and left out. [`Offered`] spares most of those that bounds keep a second score.
     pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
-        let number = shared.graphs.number_of(slot);
-        let (start, member) = shared.graphs.get(number);
-        let (graph, codes, node) = (member.graph, member.codes, member.node(block, slot - start)?);
+        let (graph, codes) = (shared.graph, shared.codes);
+        let node = graph.layout.node(&graph.path, block, slot)?;
         *self.expanded.entry(slot) = 1;
         self.counters.expansions += 1;
         self.counters.bytes_used += graph.layout.node_bytes as u64;
@@ -307,21 +236,20 @@ impl Traversal {
         let degree = node.neighbours.len() / 4;
         if graph.layout.has_codes() {
             let (allowed, Traversal { table, candidates, .. }) = (shared.walked_to(), &mut *self);
-            codes.score_bytes(table, node.codes, candidates.bar(number), |i, distance| {
-                let neighbour = u32_at(node.neighbours, 4 * i) + start;
+            codes.score_bytes(table, node.codes, candidates.bar(), |i, distance| {
+                let neighbour = u32_at(node.neighbours, 4 * i);
                 if shared.leads_on(neighbour) {
-                    candidates.insert(key(distance, neighbour), number, allowed);
+                    candidates.insert(key(distance, neighbour), allowed);
                 }
             });
             self.counters.code_distances += degree as u64;
             return Ok(());
         }
-        if self.gathered.len() + degree > MOST_GATHERED || self.gathered_of != number {
+        if self.gathered.len() + degree > MOST_GATHERED {
             self.score(shared);
         }
-        self.gathered_of = number;
         let first = self.gathered.len();
-        self.gathered.extend(u32s(node.neighbours).filter(|&neighbour| shared.leads_on(neighbour + start)));
+        self.gathered.extend(u32s(node.neighbours).filter(|&neighbour| shared.leads_on(neighbour)));
         // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
         codes.prefetch(&self.gathered[first..]);
         Ok(())
@@ -330,16 +258,14 @@ impl Traversal {
     /// Scores the gathered neighbours in one call and offers them to the candidates. The list does not depend on how
     /// many are scored together.
     pub fn score(&mut self, shared: &Shared<'_>) {
-        let number = self.gathered_of;
-        let (start, member) = shared.graphs.get(number);
         let (allowed, Traversal { table, candidates, gathered, offered, counters, .. }) = (shared.walked_to(), self);
         counters.code_distances += gathered.len() as u64;
         let mut rest = &gathered[..];
         while !rest.is_empty() {
-            let bar = candidates.bar(number);
+            let bar = candidates.bar();
             let (now, later) = rest.split_at(if bar.is_some() { rest.len() } else { rest.len().min(WITHOUT_BAR) });
-            let take = |i: usize, distance| candidates.insert(key(distance, now[i] + start), number, allowed);
-            member.codes.score_unless(table, now, bar, |slot| offered.note(slot + start), take);
+            let take = |i: usize, distance| candidates.insert(key(distance, now[i]), allowed);
+            shared.codes.score_unless(table, now, bar, |slot| offered.note(slot), take);
             rest = later;
         }
         gathered.clear();
@@ -355,7 +281,7 @@ fn note_vertex(
     distance: f32,
 ) {
     if let Some(events) = events {
-        let (hop, block) = (hop as u32, shared.graphs.layout().block_of(slot));
+        let (hop, block) = (hop as u32, shared.graph.layout.block_of(slot));
         events.push(Event { kind, hop, block, slot, distance });
     }
 }

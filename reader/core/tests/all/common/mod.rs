@@ -66,8 +66,6 @@ pub struct Spec {
     /// Whether nodes hold the codes of their neighbours; not with a navigation graph.
     pub with_codes: bool,
     pub seed: u64,
-    /// Seed of the vectors that are the centres of the codebook; by default those of the index are.
-    pub book: Option<u64>,
 }
 
 pub const FLOAT32: u64 = 1;
@@ -79,17 +77,7 @@ pub const SQ8: u64 = 6;
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec {
-            n: 300,
-            dim: 12,
-            dtype: FLOAT32,
-            max_degree: 6,
-            id_type: 1,
-            n_sample: 40,
-            with_codes: false,
-            seed: 1,
-            book: None,
-        }
+        Spec { n: 300, dim: 12, dtype: FLOAT32, max_degree: 6, id_type: 1, n_sample: 40, with_codes: false, seed: 1 }
     }
 }
 
@@ -153,17 +141,16 @@ fn half(x: f32) -> u16 {
 
 /// Writes a valid index: a ring with random chords, which keeps the graph connected.
 pub fn write_index(spec: Spec) -> Written {
-    let Spec { n, max_degree, id_type, n_sample, with_codes, seed, book, .. } = spec;
+    let Spec { n, dim, dtype, max_degree, id_type, n_sample, with_codes, seed } = spec;
     assert!(!with_codes || n_sample == 0);
     let mut random = Random(seed);
-    let vectors = drawn(spec, &mut random);
-    let centres = book.map(|seed| drawn(spec, &mut Random(seed)));
-    let centres = &centres.as_ref().unwrap_or(&vectors)[..n.min(256)];
-    let (offsets, codes) = codes_of(spec, &vectors, centres);
+    let low = if dtype == UINT8 { 0.0 } else { -20.0 };
+    let vectors: Vec<Vec<f32>> = (0..n).map(|_| (0..dim).map(|_| random.below(40) as f32 + low).collect()).collect();
+    let (offsets, codes) = codes_of(spec, &vectors);
     let in_nodes = if with_codes { &codes[..] } else { &[] };
     let mut files = vec![
         ("graph.imx", graph_file(spec, &vectors, in_nodes, &mut random)),
-        ("codes.imx", codes_file(spec, centres, &offsets, &codes)),
+        ("codes.imx", codes_file(spec, &vectors, &offsets, &codes)),
         ("entries.imx", entries_file(spec, &vectors)),
     ];
     let mut vector_ids: Vec<u32> = (0..n as u32).collect();
@@ -177,11 +164,6 @@ pub fn write_index(spec: Spec) -> Written {
     let scratch = Scratch::new();
     write_directory(&scratch.0, &mut files);
     Written { scratch, spec, vectors, vector_ids, navigation }
-}
-
-fn drawn(spec: Spec, random: &mut Random) -> Vec<Vec<f32>> {
-    let low = if spec.dtype == UINT8 { 0.0 } else { -20.0 };
-    (0..spec.n).map(|_| (0..spec.dim).map(|_| random.below(40) as f32 + low).collect()).collect()
 }
 
 /// `codes` are of all vectors if nodes hold those of their neighbours, else empty.
@@ -232,29 +214,30 @@ fn graph_file(spec: Spec, vectors: &[Vec<f32>], codes: &[u8], random: &mut Rando
     page_file(b"GRPH", &[0; 16], &fields, &sections)
 }
 
-/// Ends of two chunks, and codes of all vectors.
-fn codes_of(spec: Spec, vectors: &[Vec<f32>], centres: &[Vec<f32>]) -> (Vec<usize>, Vec<u8>) {
-    let (dim, split) = (spec.dim, spec.dim.div_ceil(2));
+/// Ends of two chunks, and codes of all vectors; centre c is vector c.
+fn codes_of(spec: Spec, vectors: &[Vec<f32>]) -> (Vec<usize>, Vec<u8>) {
+    let Spec { n, dim, .. } = spec;
+    let (k, split) = (n.min(256), dim.div_ceil(2));
     let offsets: Vec<usize> = if split < dim { vec![0, split, dim] } else { vec![0, dim] };
     let mut codes = Vec::new();
     for vector in vectors {
         for chunk in offsets.windows(2) {
             let part = chunk[0]..chunk[1];
             let near = |&a: &usize, &b: &usize| {
-                let (da, db) = (&centres[a][part.clone()], &centres[b][part.clone()]);
+                let (da, db) = (&vectors[a][part.clone()], &vectors[b][part.clone()]);
                 squared(da, &vector[part.clone()]).total_cmp(&squared(db, &vector[part.clone()]))
             };
-            codes.push((0..centres.len()).min_by(near).unwrap() as u8);
+            codes.push((0..k).min_by(near).unwrap() as u8);
         }
     }
     (offsets, codes)
 }
 
-fn codes_file(spec: Spec, centres: &[Vec<f32>], offsets: &[usize], codes: &[u8]) -> Vec<u8> {
+fn codes_file(spec: Spec, vectors: &[Vec<f32>], offsets: &[usize], codes: &[u8]) -> Vec<u8> {
     let Spec { n, dim, .. } = spec;
-    let (k, m) = (centres.len() as u64, offsets.len() as u64 - 1);
-    let fields = [("n_vertices", n as u64), ("dim", dim as u64), ("n_chunks", m), ("n_centres", k)];
-    let pivots = le(centres.iter().flatten().map(|x| x.to_le_bytes()));
+    let (k, m) = (n.min(256), offsets.len() as u64 - 1);
+    let fields = [("n_vertices", n as u64), ("dim", dim as u64), ("n_chunks", m), ("n_centres", k as u64)];
+    let pivots = le(vectors[..k].iter().flatten().map(|x| x.to_le_bytes()));
     let offsets = le(offsets.iter().map(|&o| (o as u32).to_le_bytes()));
     page_file(b"CODE", &[0; 16], &fields, &[("offsets", offsets), ("pivots", pivots), ("codes", codes.to_vec())])
 }
