@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -109,9 +108,9 @@ def run_reorder(
     """
     hold_little()
     path, progress = Path(path), progress or Silent()
-    out = _checked_output([path], options)
     file = open_engine_file(path)
-    _checked_output(file.files, options)
+    order_file = None if order_file is None else Path(order_file)
+    out = _checked_output(file, order_file, options)
     name = FROM_FILE if order_file is not None else order
     how = ListArrangement(file, name) if isinstance(file, FaissIvf) else GraphArrangement(file, name)
     threads = how.threads_within(options.workers, options.memory)
@@ -123,7 +122,7 @@ def run_reorder(
         with emptied(scratch):
             lists = how.lists(scratch, progress)
             if order_file is not None:
-                chosen = read_order(Path(order_file), file.n).order
+                chosen = read_order(order_file, file.n).order
             else:
                 chosen = how.fit(lists, scratch, threads, progress)
             del lists
@@ -145,15 +144,25 @@ def _disk_full_message(out: Path, path: str, reason: str) -> str:
     )
 
 
-def _checked_output(read: Sequence[Path], options: RunOptions) -> Path:
-    """Return the new file, which must be none of those that are read."""
+def _checked_output(file: EngineFile, order_file: Path | None, options: RunOptions) -> Path:
+    """Return the new file, which must be none of those that are read.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or it is a file that is read, even with `--force`.
+    OutputExistsError
+        If it is a directory, or exists and may not be replaced.
+    """
     if options.out is None:
         raise ConfigError(
-            f"out: a file is not replaced; name the new one with --out, and {read[0]} stays as it is"
+            f"out: a file is not replaced; name the new one with --out, and {file.path} stays as it is"
         )
     out = Path(os.path.realpath(options.out))
-    if out in [Path(os.path.realpath(path)) for path in read]:
+    if out in [Path(os.path.realpath(path)) for path in file.files]:
         raise ConfigError(f"out: {out} is the file to read; name another one")
+    if order_file is not None and out == Path(os.path.realpath(order_file)):
+        raise ConfigError(f"out: {out} is the order file; name another one")
     if out.is_dir():
         raise OutputExistsError(f"out: {out} is a directory; name a file")
     if out.exists() and not options.force:

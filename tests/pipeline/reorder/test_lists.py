@@ -187,9 +187,20 @@ def test_the_numbers_of_a_run_are_an_order_file_of_another(files: Path, tmp_path
 
 def test_the_file_of_the_lists_is_not_replaced(files: Path) -> None:
     before = (files / "on-disk.ivfdata").read_bytes()
-    with pytest.raises(ConfigError, match="is the file to read"):
-        lay_out(files / "on-disk", files / "on-disk.ivfdata", force=True)
+    for force in (False, True):
+        with pytest.raises(ConfigError, match="is the file to read"):
+            lay_out(files / "on-disk", files / "on-disk.ivfdata", force=force)
     assert (files / "on-disk.ivfdata").read_bytes() == before
+
+
+def test_the_order_file_is_not_replaced(files: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "order.npy", np.arange(LISTS)[::-1])
+    before = (tmp_path / "order.npy").read_bytes()
+    (tmp_path / "link.npy").symlink_to("order.npy")
+    for out in ("order.npy", "link.npy"):
+        with pytest.raises(ConfigError, match=r"order\.npy is the order file; name another one"):
+            lay_out(files / "flat", tmp_path / out, order_file=tmp_path / "order.npy", force=True)
+    assert (tmp_path / "order.npy").read_bytes() == before
 
 
 def test_too_little_memory_is_refused_with_what_is_needed(files: Path, tmp_path: Path) -> None:
