@@ -95,6 +95,7 @@ class FaissIvf(EngineFile):
         coarse, action = IndexHeader(header.dim, self.n, header.metric), "only lists under these are laid out"
         self._centroids = file.flat_index(coarse, "coarse quantizer", action)[0]
         self._centroids_end = file.at
+        self._check_centroids()
         _pass_no_map(file)
         self._code_bytes = _pass_codec(file, kind, header.dim)
         self._lists_begin = file.at
@@ -130,6 +131,24 @@ class FaissIvf(EngineFile):
                 advance(len(chosen))
         with _reader(self.path) as rest:
             rest.copy(self._lists_end, original.at - self._lists_end, file)
+
+    def _check_centroids(self) -> None:
+        """Check that an order can compare the centroids.
+
+        Raises
+        ------
+        CorruptFile
+            If a component is no finite number.
+        """
+        row_bytes = self._centroids.nbytes // self.n
+        step = max(1, STEP_BYTES // row_bytes)
+        for first in range(0, self.n, step):
+            finite = np.isfinite(self._centroids[first : first + step]).all(axis=1)
+            if not finite.all():
+                number = first + int(np.argmin(finite))
+                begin = self._centroids_end - (self.n - number) * row_bytes
+                where = f"byte {begin:,}: centroid {number:,}"
+                raise damaged(self.path, where, "finite numbers", "NaN or infinity")
 
     def _head(self, order: NDArray[np.uint32]) -> bytes:
         """Return what stands before the lists: all sizes, or, as faiss does it, those above 0, if they are few."""
