@@ -59,8 +59,11 @@ class FaissIvf(EngineFile):
     """Inverted lists of faiss under a flat quantizer, perhaps behind transforms, perhaps in an IndexIDMap.
 
     A list keeps its centroid, its rows in their order, and their ids; only its number changes. A search therefore
-    probes the same lists, nearest first, and finds the same vectors. Only where a query is at exactly the same distance
-    from two centroids, between which faiss decides by number, may it probe them in another order.
+    probes the same lists, nearest first, and finds the same vectors, with two exceptions. Where a query is at exactly
+    the same distance from two centroids, between which faiss decides by number, it may probe them in another order.
+    For 20 queries and more at a time, the last bits of distances to centroids may depend on the centroids' numbers.
+    Distances of PQ and RaBitQ, which are sums with these, then differ in their last bits, and equally near up to
+    rounding counts as equally near.
 
     Raises
     ------

@@ -88,8 +88,8 @@ def run_reorder(
     """Write an HNSW file of faiss or hnswlib, or inverted lists of faiss, in another order to `options.out`.
 
     A search of the new file computes the same distances and finds the same ids; ties of equal distances may be broken
-    in another way. The original is only read, and the new file appears when it is complete. What a killed run left
-    beside `options.out` is removed first.
+    in another way, and of inverted lists the last bits of distances may differ (see `FaissIvf`). The original is only
+    read, and the new file appears when it is complete. What a killed run left beside `options.out` is removed first.
 
     Parameters
     ----------
