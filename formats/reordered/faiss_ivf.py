@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
+from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_ivf import FLAT, PQ, SCALAR, TRANSFORMED
 from indexmill.formats.imports.faiss_lists import InvertedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
@@ -65,10 +65,18 @@ class FaissIvf(EngineFile):
     Distances of PQ and RaBitQ, which are sums with these, then differ in their last bits, and equally near up to
     rounding counts as equally near.
 
+    Parameters
+    ----------
+    file : FaissFile
+        Read up to the name of the index's kind.
+    outer : IndexHeader, optional
+        Header of the IndexIDMap around the index.
+    kind : str
+
     Raises
     ------
     InputError
-        If there is no such file, or no file of the lists beside it.
+        If there is no file of the lists beside it.
     FormatError
         If it is damaged, contains another kind of index, or names lists in a map from ids.
     """
@@ -76,15 +84,9 @@ class FaissIvf(EngineFile):
     unit: ClassVar = "lists"
     ids = "as before"
 
-    def __init__(self, path: str | Path) -> None:
-        file = FaissFile(path)
+    def __init__(self, file: FaissFile, outer: IndexHeader | None, kind: str) -> None:
         self.path = file.path
         self._file = file
-        kind = file.name("kind of index")
-        outer: IndexHeader | None = None
-        if kind in ID_MAPS:
-            outer = file.header()
-            kind = file.name("kind of the index within")
         transformed = kind == TRANSFORMED
         if transformed:
             _pass_transforms(file)
