@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError, OutputExistsError
@@ -26,56 +23,7 @@ from indexmill.pipeline.mill.publish import output_lock
 from indexmill.pipeline.relayout.fitting import FROM_FILE, read_order
 from indexmill.pipeline.reorder.graphs import GraphArrangement
 from indexmill.pipeline.reorder.lists import ListArrangement
-
-
-@dataclass(frozen=True)
-class Reordered:
-    """Outcome of a run.
-
-    Attributes
-    ----------
-    kind : str
-        What the file holds.
-    order : str
-        A key of `layout.portfolio.ORDERS`, or ``"file"``.
-    n_vectors : int
-    group : int
-        Vertices, or lists, that the order placed side by side; those of a page or more.
-    bytes : int
-        Size of the new file.
-    ids : str
-        How results name vectors.
-    """
-
-    kind: str
-    order: str
-    n_vectors: int
-    group: int
-    bytes: int
-    ids: str
-
-    @property
-    def content(self) -> str:
-        """What was put in order, in words."""
-        return f"{self.n_vectors:,} vectors"
-
-
-@dataclass(frozen=True)
-class ReorderedLists(Reordered):
-    """Outcome of a run on inverted lists.
-
-    Attributes
-    ----------
-    lists : list of int
-        The list of the original in each place, which is its new number: as an order file has it.
-    """
-
-    lists: list[int]
-
-    @property
-    def content(self) -> str:
-        """See `Reordered`."""
-        return f"{len(self.lists):,} lists of {self.n_vectors:,} vectors"
+from indexmill.pipeline.reorder.outcome import Reordered
 
 
 def run_reorder(
@@ -107,8 +55,8 @@ def run_reorder(
         If the new file cannot be written for another reason; nothing is left behind.
     """
     hold_little()
-    path, progress = Path(path), progress or Silent()
-    file = open_engine_file(path)
+    progress = progress or Silent()
+    file = open_engine_file(Path(path))
     order_file = None if order_file is None else Path(order_file)
     out = _checked_output(file, order_file, options)
     name = FROM_FILE if order_file is not None else order
@@ -128,12 +76,7 @@ def run_reorder(
             del lists
         with stage_progress(progress, "write", file.passes * file.n, file.unit), atomic_write(out) as new:
             file.write(chosen, new, progress.advance)
-    return _outcome(file, how.name, how.group, chosen)
-
-
-def _outcome(file: EngineFile, order: str, group: int, chosen: NDArray[np.uint32]) -> Reordered:
-    found = (file.kind, order, file.n_vectors, group, file.size, file.ids)
-    return ReorderedLists(*found, chosen.tolist()) if isinstance(file, FaissIvf) else Reordered(*found)
+    return how.outcome(chosen)
 
 
 def _disk_full_message(out: Path, path: str, reason: str) -> str:

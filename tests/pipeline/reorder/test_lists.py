@@ -20,7 +20,8 @@ from indexmill.formats.reordered.opening import open_engine_file
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.reorder.lists import ORDERS_OF_LISTS, ListArrangement
-from indexmill.pipeline.reorder.run import ReorderedLists, run_reorder
+from indexmill.pipeline.reorder.outcome import ReorderedLists
+from indexmill.pipeline.reorder.run import run_reorder
 
 N, DIM, LISTS, K = 4000, 32, 96, 10
 #: Pieces that the lists of a query lie in, as a share of those in the order of faiss, here.
