@@ -6,18 +6,17 @@ Fields: docs/formats/imports.md. What names no vertex is copied as it is.
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
+from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_hnsw import HnswLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 from indexmill.formats.reordered.engine_file import Advance, write_rows
 from indexmill.formats.reordered.graph_file import GraphFile, places_of
-from indexmill.formats.reordered.kinds import GRAPHS, HNSW_FLAT, refused
+from indexmill.formats.reordered.kinds import GRAPHS, HNSW_FLAT
 
 _SCALAR_STORAGE = "IxSQ"
 #: The map of a file that has none: IndexIDMap2 would also map ids to places, in memory.
@@ -49,28 +48,27 @@ class _Storage(NamedTuple):
 class FaissHnsw(GraphFile):
     """An HNSW graph of faiss with flat vectors, or with those of a scalar quantizer.
 
+    Parameters
+    ----------
+    file : FaissFile
+        Read up to the name of the graph's kind.
+    outer : IndexHeader, optional
+        Header of the IndexIDMap around the graph.
+    kind : str
+        A key of `GRAPHS`.
+
     Raises
     ------
-    InputError
-        If there is no such file.
     FormatError
-        If it is damaged, or contains another kind of index.
+        If it is damaged, or stores its vectors in another way.
     """
 
     ids = "as before, by an IndexIDMap in the file"
 
-    def __init__(self, path: str | Path) -> None:
-        file = FaissFile(path)
+    def __init__(self, file: FaissFile, outer: IndexHeader | None, kind: str) -> None:
         self.path, self.files = file.path, (file.path,)
         self._file = file
-        kind = file.name("kind of index")
-        self._is_mapped = kind in ID_MAPS
-        outer: IndexHeader | None = None
-        if self._is_mapped:
-            outer = file.header()
-            kind = file.name("kind of the index within")
-        if kind not in GRAPHS:
-            raise refused(file, kind)
+        self._is_mapped = outer is not None
         self.kind = GRAPHS[kind]
         self._begin = file.at - 4  # of the index within the map
         header = file.header()

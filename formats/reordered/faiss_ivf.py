@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
+from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_ivf import FLAT, PQ, SCALAR, TRANSFORMED
 from indexmill.formats.imports.faiss_lists import InvertedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
@@ -59,13 +59,24 @@ class FaissIvf(EngineFile):
     """Inverted lists of faiss under a flat quantizer, perhaps behind transforms, perhaps in an IndexIDMap.
 
     A list keeps its centroid, its rows in their order, and their ids; only its number changes. A search therefore
-    probes the same lists, nearest first, and finds the same vectors. Only where a query is at exactly the same distance
-    from two centroids, between which faiss decides by number, may it probe them in another order.
+    probes the same lists, nearest first, and finds the same vectors, with two exceptions. Where a query is at exactly
+    the same distance from two centroids, between which faiss decides by number, it may probe them in another order.
+    For 20 queries and more at a time, the last bits of distances to centroids may depend on the centroids' numbers.
+    Distances of PQ and RaBitQ, which are sums with these, then differ in their last bits, and equally near up to
+    rounding counts as equally near.
+
+    Parameters
+    ----------
+    file : FaissFile
+        Read up to the name of the index's kind.
+    outer : IndexHeader, optional
+        Header of the IndexIDMap around the index.
+    kind : str
 
     Raises
     ------
     InputError
-        If there is no such file, or no file of the lists beside it.
+        If there is no file of the lists beside it.
     FormatError
         If it is damaged, contains another kind of index, or names lists in a map from ids.
     """
@@ -73,15 +84,9 @@ class FaissIvf(EngineFile):
     unit: ClassVar = "lists"
     ids = "as before"
 
-    def __init__(self, path: str | Path) -> None:
-        file = FaissFile(path)
+    def __init__(self, file: FaissFile, outer: IndexHeader | None, kind: str) -> None:
         self.path = file.path
         self._file = file
-        kind = file.name("kind of index")
-        outer: IndexHeader | None = None
-        if kind in ID_MAPS:
-            outer = file.header()
-            kind = file.name("kind of the index within")
         transformed = kind == TRANSFORMED
         if transformed:
             _pass_transforms(file)
@@ -95,6 +100,7 @@ class FaissIvf(EngineFile):
         coarse, action = IndexHeader(header.dim, self.n, header.metric), "only lists under these are laid out"
         self._centroids = file.flat_index(coarse, "coarse quantizer", action)[0]
         self._centroids_end = file.at
+        self._check_centroids()
         _pass_no_map(file)
         self._code_bytes = _pass_codec(file, kind, header.dim)
         self._lists_begin = file.at
@@ -130,6 +136,24 @@ class FaissIvf(EngineFile):
                 advance(len(chosen))
         with _reader(self.path) as rest:
             rest.copy(self._lists_end, original.at - self._lists_end, file)
+
+    def _check_centroids(self) -> None:
+        """Check that an order can compare the centroids.
+
+        Raises
+        ------
+        CorruptFile
+            If a component is no finite number.
+        """
+        row_bytes = self._centroids.nbytes // self.n
+        step = max(1, STEP_BYTES // row_bytes)
+        for first in range(0, self.n, step):
+            finite = np.isfinite(self._centroids[first : first + step]).all(axis=1)
+            if not finite.all():
+                number = first + int(np.argmin(finite))
+                begin = self._centroids_end - (self.n - number) * row_bytes
+                where = f"byte {begin:,}: centroid {number:,}"
+                raise damaged(self.path, where, "finite numbers", "NaN or infinity")
 
     def _head(self, order: NDArray[np.uint32]) -> bytes:
         """Return what stands before the lists: all sizes, or, as faiss does it, those above 0, if they are few."""

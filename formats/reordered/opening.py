@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile
+from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
 from indexmill.formats.imports.mapped import MappedFile
 from indexmill.formats.reordered.faiss_hnsw import FaissHnsw
 from indexmill.formats.reordered.faiss_ivf import FaissIvf
@@ -33,7 +33,8 @@ def open_engine_file(path: str | Path) -> GraphFile | FaissIvf:
         return HnswlibFile(path)
     file = FaissFile(path)
     kind = file.name("kind of index")
+    outer: IndexHeader | None = None
     if kind in ID_MAPS:
-        file.header()
+        outer = file.header()
         kind = file.name("kind of the index within")
-    return FaissHnsw(path) if kind in GRAPHS else FaissIvf(path)
+    return FaissHnsw(file, outer, kind) if kind in GRAPHS else FaissIvf(file, outer, kind)

@@ -19,6 +19,7 @@ from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
 from indexmill.pipeline.mill.progress import Progress, stage_progress
 from indexmill.pipeline.relayout.fitting import FROM_FILE
+from indexmill.pipeline.reorder.outcome import Reordered
 
 #: Memory of writing a file: bytes an item, and buffers.
 _WRITE_BYTES, _WRITE_BUFFERS = 32, 128 << 20
@@ -90,6 +91,11 @@ class Arrangement(ABC):
     def settled(self, order: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return the order as it is written."""
         return order
+
+    def outcome(self, order: NDArray[np.uint32]) -> Reordered:
+        """Return what to tell of the file in this order, uint32 (n,)."""
+        file = self._file
+        return Reordered(file.kind, self.name, file.n_vectors, self.group, file.size, file.ids)
 
     @abstractmethod
     def lists(self, scratch: Path, progress: Progress) -> Adjacency:

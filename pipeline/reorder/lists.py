@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.pagefile.mapped import create_npy
@@ -12,6 +13,7 @@ from indexmill.formats.reordered.faiss_ivf import FaissIvf
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.reorder.arrangement import Arrangement
+from indexmill.pipeline.reorder.outcome import ReorderedLists
 
 #: Orders that need no edges, which lists have not; the first one by default.
 ORDERS_OF_LISTS = ("kmeans-pages", "identity", "random")
@@ -33,6 +35,11 @@ class ListArrangement(Arrangement):
         """Return no neighbours."""
         n = self._file.n
         return Adjacency(np.zeros((n, 0), np.uint32), create_npy(scratch / "degrees.npy", np.int32, (n,)))
+
+    def outcome(self, order: NDArray[np.uint32]) -> ReorderedLists:
+        """See `Arrangement`."""
+        found = super().outcome(order)
+        return ReorderedLists(**vars(found), lists=order.tolist())
 
     def _check(self) -> None:
         if self.name not in ORDERS_OF_LISTS:

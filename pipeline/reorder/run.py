@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError, OutputExistsError
@@ -27,56 +23,7 @@ from indexmill.pipeline.mill.publish import output_lock
 from indexmill.pipeline.relayout.fitting import FROM_FILE, read_order
 from indexmill.pipeline.reorder.graphs import GraphArrangement
 from indexmill.pipeline.reorder.lists import ListArrangement
-
-
-@dataclass(frozen=True)
-class Reordered:
-    """Outcome of a run.
-
-    Attributes
-    ----------
-    kind : str
-        What the file holds.
-    order : str
-        A key of `layout.portfolio.ORDERS`, or ``"file"``.
-    n_vectors : int
-    group : int
-        Vertices, or lists, that the order placed side by side; those of a page or more.
-    bytes : int
-        Size of the new file.
-    ids : str
-        How results name vectors.
-    """
-
-    kind: str
-    order: str
-    n_vectors: int
-    group: int
-    bytes: int
-    ids: str
-
-    @property
-    def content(self) -> str:
-        """What was put in order, in words."""
-        return f"{self.n_vectors:,} vectors"
-
-
-@dataclass(frozen=True)
-class ReorderedLists(Reordered):
-    """Outcome of a run on inverted lists.
-
-    Attributes
-    ----------
-    lists : list of int
-        The list of the original in each place, which is its new number: as an order file has it.
-    """
-
-    lists: list[int]
-
-    @property
-    def content(self) -> str:
-        """See `Reordered`."""
-        return f"{len(self.lists):,} lists of {self.n_vectors:,} vectors"
+from indexmill.pipeline.reorder.outcome import Reordered
 
 
 def run_reorder(
@@ -89,8 +36,8 @@ def run_reorder(
     """Write an HNSW file of faiss or hnswlib, or inverted lists of faiss, in another order to `options.out`.
 
     A search of the new file computes the same distances and finds the same ids; ties of equal distances may be broken
-    in another way. The original is only read, and the new file appears when it is complete. What a killed run left
-    beside `options.out` is removed first.
+    in another way, and of inverted lists the last bits of distances may differ (see `FaissIvf`). The original is only
+    read, and the new file appears when it is complete. What a killed run left beside `options.out` is removed first.
 
     Parameters
     ----------
@@ -108,10 +55,10 @@ def run_reorder(
         If the new file cannot be written for another reason; nothing is left behind.
     """
     hold_little()
-    path, progress = Path(path), progress or Silent()
-    out = _checked_output([path], options)
-    file = open_engine_file(path)
-    _checked_output(file.files, options)
+    progress = progress or Silent()
+    file = open_engine_file(Path(path))
+    order_file = None if order_file is None else Path(order_file)
+    out = _checked_output(file, order_file, options)
     name = FROM_FILE if order_file is not None else order
     how = ListArrangement(file, name) if isinstance(file, FaissIvf) else GraphArrangement(file, name)
     threads = how.threads_within(options.workers, options.memory)
@@ -123,18 +70,13 @@ def run_reorder(
         with emptied(scratch):
             lists = how.lists(scratch, progress)
             if order_file is not None:
-                chosen = read_order(Path(order_file), file.n).order
+                chosen = read_order(order_file, file.n).order
             else:
                 chosen = how.fit(lists, scratch, threads, progress)
             del lists
         with stage_progress(progress, "write", file.passes * file.n, file.unit), atomic_write(out) as new:
             file.write(chosen, new, progress.advance)
-    return _outcome(file, how.name, how.group, chosen)
-
-
-def _outcome(file: EngineFile, order: str, group: int, chosen: NDArray[np.uint32]) -> Reordered:
-    found = (file.kind, order, file.n_vectors, group, file.size, file.ids)
-    return ReorderedLists(*found, chosen.tolist()) if isinstance(file, FaissIvf) else Reordered(*found)
+    return how.outcome(chosen)
 
 
 def _disk_full_message(out: Path, path: str, reason: str) -> str:
@@ -145,15 +87,25 @@ def _disk_full_message(out: Path, path: str, reason: str) -> str:
     )
 
 
-def _checked_output(read: Sequence[Path], options: RunOptions) -> Path:
-    """Return the new file, which must be none of those that are read."""
+def _checked_output(file: EngineFile, order_file: Path | None, options: RunOptions) -> Path:
+    """Return the new file, which must be none of those that are read.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or it is a file that is read, even with `--force`.
+    OutputExistsError
+        If it is a directory, or exists and may not be replaced.
+    """
     if options.out is None:
         raise ConfigError(
-            f"out: a file is not replaced; name the new one with --out, and {read[0]} stays as it is"
+            f"out: a file is not replaced; name the new one with --out, and {file.path} stays as it is"
         )
     out = Path(os.path.realpath(options.out))
-    if out in [Path(os.path.realpath(path)) for path in read]:
+    if out in [Path(os.path.realpath(path)) for path in file.files]:
         raise ConfigError(f"out: {out} is the file to read; name another one")
+    if order_file is not None and out == Path(os.path.realpath(order_file)):
+        raise ConfigError(f"out: {out} is the order file; name another one")
     if out.is_dir():
         raise OutputExistsError(f"out: {out} is a directory; name a file")
     if out.exists() and not options.force:

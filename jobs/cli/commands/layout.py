@@ -133,7 +133,8 @@ def command(options: Options) -> None:
     disturbed.
 
     A FILE of another engine is written to --out with its vertices, or its inverted lists, in another order. The engine
-    finds the same ids, except that of equally near vectors it may find others.
+    finds the same ids, except that of equally near vectors it may find others. Of inverted lists, faiss may round
+    distances in another way when it searches for 20 queries or more at a time.
     """
     if options.index.is_file():
         _lay_out_file(options)

@@ -131,7 +131,15 @@ def test_a_damaged_file_is_refused(files: Path, tmp_path: Path) -> None:
     flat, pq, sq8, mapped = ((files / name).read_bytes() for name in ("flat", "pq", "sq8", "mapped"))
     lists, coarse = 37, 37 + 16
     codec = coarse + 4 + 33 + 8 + 4 * LISTS * DIM + 1 + 8
+    third = coarse + 4 + 33 + 8 + 4 * 2 * DIM
     cases: list[tuple[bytes, Callable[[bytearray], object], str]] = [
+        (flat, put("<Q", lists, 0), rf"storage: expected 0 x {DIM} as its owner"),
+        (flat, put("<f", third + 8, np.nan), rf"byte {third}: centroid 2: expected finite numbers"),
+        (
+            mapped,
+            put("<f", third + 37 + 8, -np.inf),
+            rf"byte {third + 37}: centroid 2: expected finite numbers",
+        ),
         (flat, put("<Q", lists, LISTS + 1), rf"storage: expected {LISTS + 1} x {DIM} as its owner"),
         (flat, put("<Q", coarse + 37, LISTS), rf"components: expected {LISTS} x {DIM}"),
         (flat, put("<Q", codec + 4, 11), rf"lists: expected {LISTS} of {4 * DIM}, got 11 lists of"),

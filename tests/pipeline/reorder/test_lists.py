@@ -20,7 +20,8 @@ from indexmill.formats.reordered.opening import open_engine_file
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.reorder.lists import ORDERS_OF_LISTS, ListArrangement
-from indexmill.pipeline.reorder.run import ReorderedLists, run_reorder
+from indexmill.pipeline.reorder.outcome import ReorderedLists
+from indexmill.pipeline.reorder.run import run_reorder
 
 N, DIM, LISTS, K = 4000, 32, 96, 10
 #: Pieces that the lists of a query lie in, as a share of those in the order of faiss, here.
@@ -187,9 +188,20 @@ def test_the_numbers_of_a_run_are_an_order_file_of_another(files: Path, tmp_path
 
 def test_the_file_of_the_lists_is_not_replaced(files: Path) -> None:
     before = (files / "on-disk.ivfdata").read_bytes()
-    with pytest.raises(ConfigError, match="is the file to read"):
-        lay_out(files / "on-disk", files / "on-disk.ivfdata", force=True)
+    for force in (False, True):
+        with pytest.raises(ConfigError, match="is the file to read"):
+            lay_out(files / "on-disk", files / "on-disk.ivfdata", force=force)
     assert (files / "on-disk.ivfdata").read_bytes() == before
+
+
+def test_the_order_file_is_not_replaced(files: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "order.npy", np.arange(LISTS)[::-1])
+    before = (tmp_path / "order.npy").read_bytes()
+    (tmp_path / "link.npy").symlink_to("order.npy")
+    for out in ("order.npy", "link.npy"):
+        with pytest.raises(ConfigError, match=r"order\.npy is the order file; name another one"):
+            lay_out(files / "flat", tmp_path / out, order_file=tmp_path / "order.npy", force=True)
+    assert (tmp_path / "order.npy").read_bytes() == before
 
 
 def test_too_little_memory_is_refused_with_what_is_needed(files: Path, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from indexmill.pipeline.mill.disk_space import used_bytes
 from indexmill.pipeline.reorder import arrangement
 from indexmill.pipeline.reorder import run as reorder
 from indexmill.pipeline.reorder.graphs import rows_before_page
-from indexmill.pipeline.reorder.run import Reordered, run_reorder
+from indexmill.pipeline.reorder.outcome import Reordered
+from indexmill.pipeline.reorder.run import run_reorder
 
 N, DIM, M, K = 3000, 64, 8, 10
 #: Page reads of a layout by stars or clusters, as a share of those of a random order, here.
