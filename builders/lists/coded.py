@@ -160,12 +160,24 @@ def can_be_coded(form: RowFormat) -> bool:
     return form.kind in (FLOAT32, FLOAT16) and CODED_DIM <= form.dim <= MAX_DIM
 
 
-def coded_bytes(dim: int) -> tuple[int, int, int]:
-    """Return the bytes of `code_queries` and `merge_coded`: of each query, of codes of rows, and of a thread."""
+class CodedBytes(NamedTuple):
+    """Bytes of `code_queries` and `merge_coded`: of each query, of the codes of a group of rows, and of a thread."""
+
+    query: int
+    group: int
+    thread: int
+
+
+def coded_bytes(dim: int) -> CodedBytes:
+    """Return the memory of comparing vectors of `dim` components by codes."""
     if not CODED_DIM <= dim <= MAX_DIM:  # never coded
-        return 0, 0, 0
+        return CodedBytes(0, 0, 0)
     group = max(_GROUP_BYTES // 2, _SEGMENT * dim) + (2 << 20)
-    return dim + 28, group, 4 * dim * (_MIDDLE_ROWS + 32) + 4 * _TILE * _SEGMENT + (128 << 10)
+    return CodedBytes(
+        query=dim + 28,
+        group=group,
+        thread=4 * dim * (_MIDDLE_ROWS + 32) + 4 * _TILE * _SEGMENT + (128 << 10),
+    )
 
 
 def code_queries(queries: NDArray[Any], pool: BlockPool) -> CodedQueries:
@@ -223,7 +235,9 @@ def merge_coded(
         np.empty((held, 5, _SEGMENT), np.float32),
         np.empty(held, np.float64),
     )
-    block = -(-n_queries // (_TASKS * threads * _TILE)) * _TILE
+    block = max(1, -(-n_queries // (_TASKS * threads)))
+    if block > _TILE:
+        block = -(-block // _TILE) * _TILE
     for first in range(0, n, step):
         last = min(first + step, n)
         group = _Segments(*(column[first:last] for column in segments))
@@ -233,10 +247,12 @@ def merge_coded(
 
         def compare(top: int, end: int, group: _Segments = group) -> None:
             space = _space(dim)
-            _compare(lists, starts, form, group, coded, asked, *pairs, top, end, by_product, space, keys, ids)
+            compare_coded(
+                lists, starts, form, group, coded, asked, *pairs, top, end, by_product, space, keys, ids
+            )
 
         pool.run(code, last - first, 1)
-        pool.run(compare, n_queries, max(block, 1))
+        pool.run(compare, n_queries, block)
 
 
 def _segments(lists: Lists) -> _Segments:
@@ -388,7 +404,7 @@ def _code_segment(
 
 
 @kernel
-def _compare(
+def compare_coded(
     lists: Any, starts: Any, form: Any, group: Any, coded: Any, asked: Any, rows: Any, row_starts: Any, first: Any,
     last: Any, by_product: Any, space: Any, keys: Any, ids: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled

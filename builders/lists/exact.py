@@ -15,8 +15,10 @@ from indexmill.reader.threads import BlockPool
 
 #: Bytes of rows compared at a time.
 BLOCK_BYTES = 8 << 20
-#: Rows of a task of products; queries from which codes of floats are faster, which know the nearest of other blocks.
-_LIST_ROWS, CODED_QUERIES = 1024, 32
+#: Rows of a task of products.
+_LIST_ROWS = 1024
+#: Queries from which codes of floats are faster: fewer than in `scan`, since the nearest of earlier blocks are known.
+CODED_QUERIES = 32
 #: Most queries compared at a time; most pairs of queries and lists; fewest queries compared at a time.
 QUERY_BLOCK, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
 
@@ -25,8 +27,8 @@ class ExactSearch:
     """Keeper of the k nearest vectors to each query, given vectors block by block in any order.
 
     Memory: 12 bytes for each query and neighbour, `BLOCK_BYTES` besides the block that is added (and its float32 copy,
-    if it must be converted), 32 MiB (or codes of a group of rows, `coded.coded_bytes`, if these are more), a few MiB a
-    thread, and `exact_query_bytes` for each query compared at a time.
+    if it must be converted), 32 MiB (or codes of a group of rows and what each thread takes, `coded.coded_bytes`, if
+    these are more), and `exact_query_bytes` for each query compared at a time.
 
     Parameters
     ----------
@@ -87,9 +89,15 @@ class ExactSearch:
     def _merge_coded(
         self, at: int, lists: Lists, form: RowFormat, queries: NDArray[Any], pairs: Pairs, found: Nearest
     ) -> None:
-        """Merge vectors into the nearest of the queries from number `at` on, in place."""
+        """Merge vectors into the nearest of the queries from number `at` on, in place.
+
+        Codes of one block of queries are kept: where there are several, they are made again for each block of vectors.
+        """
+        columns: list[Any] = [np.require(column, requirements=["C", "W"]) for column in lists]  # see `scan`
+        lists = Lists(*columns)
         with BlockPool(self._threads) as pool:
             if self._coded is None or self._coded[0] != at:
+                self._coded = None  # not two at a time
                 self._coded = at, code_queries(queries, pool)
             merge_coded(lists, form, self._coded[1], pairs, *found, pool, self._threads)
 

@@ -75,7 +75,7 @@ class RemoteFile(io.RawIOBase):
         left = max(0, self.size() - self._at)
         length = left if n_bytes is None or n_bytes < 0 else min(n_bytes, left)
         data = self._near(self._at, length)
-        self._at += length
+        self._at += len(data)
         return data
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]

@@ -37,6 +37,8 @@ _LEFT_OF_TYPES: dict[str, list[threading.Thread]] = {}
 _LOCK = threading.Lock()
 #: Bytes for which a file that is read whole gets time: a manifest, whose size is not known before.
 _WHOLE_BYTES = 4 << 20
+#: Bytes for which a listing gets time: storage answers with about a thousand names at a time.
+_LISTED_BYTES = 256 << 20
 #: Most bytes of a file that may come where a range of it was asked for.
 MOST_UNASKED_BYTES = 4 << 20
 #: Errors of our own calls, and those that say already what they are.
@@ -128,7 +130,8 @@ class TimedFiles:
 
     def get_file_info(self, wanted: str | fs.FileSelector) -> Any:
         """Return what there is at a path, or the files below the directory of a selector."""
-        return in_time(self._left, lambda: self._filesystem.get_file_info(wanted))
+        n_bytes = _LISTED_BYTES if isinstance(wanted, fs.FileSelector) else 0
+        return in_time(self._left, lambda: self._filesystem.get_file_info(wanted), n_bytes)
 
     def open_input_file(self, path: str) -> _TimedFile:
         """Open a file for reads at any place, from several threads."""

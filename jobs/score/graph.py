@@ -47,15 +47,14 @@ class Setting:
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of `Index.search`, without k and L."""
-        given = {"beam_width": self.beam_width, "inflight": self.inflight}
-        chosen = {name: value for name, value in given.items() if value is not None}
         return {
             "policy": self.policy,
             "entry": self.entry,
             "threads": self.threads,
             "deterministic": self.deterministic,
             "allow": self.allow,
-            **chosen,
+            "beam_width": self.width,
+            "inflight": self.in_flight,
         }
 
 

@@ -79,9 +79,9 @@ def scan_need(
     """
     wide = k + MARGIN
     candidates = wide * (24 * threads + 56)
-    code, group, tiles = coded_bytes(dim)
-    query = block_query + 4 * dim + 44 * nprobe + max(candidates, code + 12 * k, 92 * k) + 64
-    fixed = n_queries * dim * given.itemsize + threads * max(_THREAD_BYTES, tiles) + group
+    coded = coded_bytes(dim)
+    query = block_query + 4 * dim + 44 * nprobe + max(candidates, coded.query + 12 * k, 92 * k) + 64
+    fixed = n_queries * dim * given.itemsize + threads * max(_THREAD_BYTES, coded.thread) + coded.group
     return Need(fixed, query, n_queries, nprobe)
 
 
@@ -111,7 +111,7 @@ def join_need(
     # chosen from: as they are twice, rounded twice and three times in products; or a searcher's own and a scan's
     centroids = c.centroids.size * max(28, 8 + 8 * searchers)
     fixed = (
-        FIXED_BYTES + centroids + 2 * c.rotation_bytes + scan.fixed
+        FIXED_BYTES + centroids + 2 * c.rotation_bytes + scan.fixed + (searchers - 1) * coded_bytes(c.dim).group
         + searchers * (buffers_bytes(files) + directories + files.deleted.nbytes)
         + max(result, choose, CHECKED * convert, threads * MERGE_BLOCK_BYTES)
     )  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from indexmill.builders.lists.coded import coded_bytes
 from indexmill.builders.lists.exact import BLOCK_BYTES, QUERY_BLOCK, ExactSearch, exact_query_bytes
 from indexmill.builders.lists.scan import Nearest, nothing, united
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
@@ -138,7 +139,8 @@ def vectors_need(source: VectorSource, queries: NDArray[Any], k: int, metric: st
     dim = source.dim + (metric == "ip")
     converted = 0 if metric == "l2" else 4 * len(queries) * dim
     block = BLOCK_BYTES * (2 + 4 // source.dtype.itemsize) + (64 << 20)
-    fixed = FIXED_BYTES + queries.nbytes + converted + 20 * len(queries) * k + block + threads * (6 << 20)
+    a_thread = max(6 << 20, coded_bytes(dim).thread)
+    fixed = FIXED_BYTES + queries.nbytes + converted + 20 * len(queries) * k + block + threads * a_thread
     return Need(fixed, exact_query_bytes(dim, k, threads) + 92 * k, len(queries), 1)
 
 

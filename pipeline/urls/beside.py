@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 #: Seconds after which a read is made again beside the one that has no answer, and times that it is made.
 PATIENCE_S, TRIES = TIMEOUT_S, 5
+#: Least bytes a second that come, of all reads on their way: a slow line is given their time, too.
+LEAST_BYTES_PER_S = 1 << 20
 #: Reads at a time, and bytes of them.
 _MOST_READS, _MOST_BYTES = 128, 256 << 20
 
@@ -36,7 +38,7 @@ class _Live:
 
     def __init__(self) -> None:
         self.tries = self.unanswered = 0
-        self.began = 0.0
+        self.began = self.until = 0.0
 
 
 def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
@@ -62,7 +64,9 @@ def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
         while waiting and (not live or _has_room(len(live), n_bytes + reads[waiting[0]].n_bytes)):
             n_bytes += reads[waiting[0]].n_bytes
             begin(waiting.popleft())
-        again = {place: one.began + PATIENCE_S for place, one in live.items() if one.tries < TRIES}
+        for one in live.values():
+            one.until = max(one.until, one.began + PATIENCE_S + n_bytes / LEAST_BYTES_PER_S)
+        again = {place: one.until for place, one in live.items() if one.tries < TRIES}
         patience = max(0.0, min(again.values()) - time.monotonic()) if again else None
         try:
             place, answer, error = arrived.get(timeout=patience)

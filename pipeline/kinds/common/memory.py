@@ -131,9 +131,10 @@ def ids_bytes(n: int, id_bytes: float) -> int:
 
 def exact_bytes(n: int, dim: int, queries: int, k: int, workers: int) -> int:
     """Return the memory of a brute-force search: a block of float32 rows and their codes, candidates and products."""
-    code, group, _ = coded_bytes(dim)
-    block = 2 * min(BLOCK_BYTES, n * 4 * dim) + min(group, n * (dim + 64)) + queries * code
-    return block + workers * ((2 << 20) + 24 * queries * (k + MARGIN + 1)) + (workers - 1) * THREAD_BYTES
+    coded = coded_bytes(dim)
+    block = 2 * min(BLOCK_BYTES, n * 4 * dim) + min(coded.group, n * (dim + 64)) + queries * coded.query
+    a_worker = max(2 << 20, coded.thread) + 24 * queries * (k + MARGIN + 1)
+    return block + workers * a_worker + (workers - 1) * THREAD_BYTES
 
 
 def workers_bytes(executor: str, workers: int) -> int:

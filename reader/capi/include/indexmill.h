@@ -117,13 +117,14 @@
 // Policy: page search without a barrier between reads.
 #define IM_POLICY_PIPELINE 3
 
-// Policy: page search in as few rounds of reads as it can, for storage that takes long to answer.
+// Policy: page search in as few rounds of reads as it can, for storage that takes long to answer. Libraries
+// that do not know it yet refuse it.
 #define IM_POLICY_ROUNDS 4
 
 // Entry: the vertex nearest to the mean of all vectors.
 #define IM_ENTRY_MEDOID 0
 
-// Entry: the vertex of the centroid nearest to the query.
+// Entry: the vertex of the centroid nearest to the query; under IM_POLICY_ROUNDS those of several.
 #define IM_ENTRY_CENTROIDS 1
 
 // Entry: the nearest vertices of the navigation graph; refused where the index has none.

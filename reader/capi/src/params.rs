@@ -19,12 +19,13 @@ pub const IM_POLICY_PAGE: u32 = 1;
 pub const IM_POLICY_COMPLETION: u32 = 2;
 /// Policy: page search without a barrier between reads.
 pub const IM_POLICY_PIPELINE: u32 = 3;
-/// Policy: page search in as few rounds of reads as it can, for storage that takes long to answer.
+/// Policy: page search in as few rounds of reads as it can, for storage that takes long to answer. Libraries
+/// that do not know it yet refuse it.
 pub const IM_POLICY_ROUNDS: u32 = 4;
 
 /// Entry: the vertex nearest to the mean of all vectors.
 pub const IM_ENTRY_MEDOID: u32 = 0;
-/// Entry: the vertex of the centroid nearest to the query.
+/// Entry: the vertex of the centroid nearest to the query; under IM_POLICY_ROUNDS those of several.
 pub const IM_ENTRY_CENTROIDS: u32 = 1;
 /// Entry: the nearest vertices of the navigation graph; refused where the index has none.
 pub const IM_ENTRY_NAVIGATION: u32 = 2;

@@ -465,12 +465,15 @@ class Index(Opened["_native.Index"]):
             entry = self.default_entry
         if allow is not None and not isinstance(allow, _native.Filter):
             allow = self.filter(allow)
-        defaults = self.search_defaults
+        policy = policy or self.search_defaults["policy"]
+        if beam_width is None:
+            is_stored = self._stored is not None and policy == STORED_POLICY
+            beam_width = STORED_BEAM_WIDTH if is_stored else DEFAULT_BEAM_WIDTH
         return {
             "k": k,
             "search_list_size": list_size_for(k, len(self), L),
-            "beam_width": defaults["beam_width"] if beam_width is None else beam_width,
-            "policy": defaults["policy"] if policy is None else policy,
+            "beam_width": beam_width,
+            "policy": policy,
             "entry": entry,
             "threads": threads,
             "inflight": inflight,

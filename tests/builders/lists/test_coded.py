@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -228,3 +229,17 @@ def test_a_row_that_is_no_number_hides_no_other() -> None:
     search.add(0, rows)
     left = np.delete(np.arange(N), [4, 6])
     np.testing.assert_array_equal(search.found.ids, left[sorted_keys(rows[left], queries)[0][:, :5]])
+
+
+def test_rows_of_a_mapped_file_compile_no_kernels_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(600, DIM)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    queries, found = rng.normal(size=(N_QUERIES, DIM)).astype(np.float32), []
+    for vectors in (rows, mapped):
+        search = exact.ExactSearch(queries, 4)
+        search.add(0, vectors)
+        found.append((len(coded.compare_coded.signatures), search.found.ids))
+    assert found[0][0] == found[1][0]
+    assert np.array_equal(found[0][1], found[1][1])

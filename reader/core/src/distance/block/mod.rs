@@ -5,7 +5,7 @@
 //! bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes, as VNNI and AMX do.
 //!
 //! Points come in panels of 16. A panel holds `ceil(dim / 4)` chunks of 64 bytes: four components of each point in
-//! turn, zeros beyond `dim`. A tile of queries and panels keeps its sums in registers; only scores that reach a
+//! turn, and anything beyond `dim`, where queries are zero. A tile of queries and panels keeps its sums in registers; only scores that reach a
 //! query's list leave it. 16 chunks of a panel are a matrix as AMX multiplies it.
 
 use std::mem::MaybeUninit;
@@ -246,7 +246,7 @@ impl Lists {
     }
 }
 
-/// Copies rows minus 128 into `ready`, each padded to whole chunks (panels are zero there) and, by zeros that are there
+/// Copies rows minus 128 into `ready`, each padded to whole chunks (by zeros, so that what panels hold there counts nothing) and, by zeros that are there
 /// already, to whole steps of `depth` chunks, as `Level::depth` says.
 ///
 /// # Safety

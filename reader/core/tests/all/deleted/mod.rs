@@ -83,7 +83,7 @@ fn an_index_is_walked_through_what_was_deleted() {
         let living = filter(&written, &whole, |slot| deleted.binary_search(&slot).is_err());
         delete(written.path(), n, &deleted);
         let index = Index::open(written.path(), "auto").unwrap();
-        let mut n_missed = 0;
+        let mut n_missed = [0; 2]; // by `rounds` and by the others: it comes to more vertices, of which more are deleted
         for policy in POLICIES {
             let found = search(&written, &index, 20, &params(k, 8, policy));
             assert!(found.counters.iter().all(|c| c.code_distances > 0 && c.code_distances != 4000), "no scan");
@@ -92,10 +92,12 @@ fn an_index_is_walked_through_what_was_deleted() {
                 let got: Vec<_> = row(&found.scores, &found.slots, i * k..(i + 1) * k).collect();
                 assert!(got.iter().all(|&(_, slot)| slot >= 0 && living.allowed().contains(slot as u32)), "{got:?}");
                 let nearest = row(&all.scores, &all.slots, i * k..(i + 1) * k);
-                n_missed += nearest.filter(|hit| living.allowed().contains(hit.1 as u32) && !got.contains(hit)).count();
+                let missed = &mut n_missed[usize::from(policy != Policy::Rounds)];
+                *missed += nearest.filter(|hit| living.allowed().contains(hit.1 as u32) && !got.contains(hit)).count();
             }
         }
-        assert!(n_missed * 7 <= POLICIES.len() * 20 * k, "{n_missed} of the nearest are missed");
+        assert!(n_missed[0] * 3 <= 20 * k, "{n_missed:?} of the nearest are missed");
+        assert!(n_missed[1] * 10 <= (POLICIES.len() - 1) * 20 * k, "{n_missed:?} of the nearest are missed");
     }
 }
 
