@@ -36,7 +36,7 @@ class Reached:
     work, reads, distances : float
         A query: reads with distances by their bytes as reads; reads of tables and buckets; vectors measured.
     interval : Interval
-        Of the work at the target, 95% over queries.
+        Of that work, 95% over queries.
     ratio : float
         Overall ratio.
     recall : Recall
@@ -74,6 +74,8 @@ class TableRow:
         Of all vectors; its work, by which candidates are chosen, is the tuning half's.
     work : tuple of float
         On each sample, at the target, of the reporting half. Infinite where the target is not reached.
+    interval : Interval
+        Of that on the largest sample, 95% over queries.
     outlook : Outlook
         For all vectors.
     reached : Reached
@@ -89,6 +91,7 @@ class TableRow:
     solved: Solved
     cost: TableCost
     work: tuple[float, ...]
+    interval: Interval
     outlook: Outlook
     reached: Reached
     candidates: int
@@ -113,8 +116,8 @@ class TableRow:
             "samples": [
                 {"vectors": size, "work": _known(work)} for size, work in zip(sizes, self.work, strict=True)
             ],
-            "sample_work_low": _known(self.reached.interval[0]),
-            "sample_work_high": _known(self.reached.interval[1]),
+            "sample_work_low": _known(self.interval[0]),
+            "sample_work_high": _known(self.interval[1]),
             "sample_candidates": self.reached.candidates or None,
             **self.reached.facts(),
             "candidates": self.candidates or None,
@@ -216,11 +219,14 @@ class SearchRow:
     Attributes
     ----------
     probes : int
+    cost : float
+        Work of a query at the target, by which rows are chosen, of the tuning half. Infinite where it is not reached.
     reached : Reached
     recommended : bool
     """
 
     probes: int
+    cost: float
     reached: Reached
     recommended: bool = False
 
@@ -277,6 +283,7 @@ class SearchesReport:
                     "work": _known(row.reached.work),
                     "work_low": _known(row.reached.interval[0]),
                     "work_high": _known(row.reached.interval[1]),
+                    "work_tuning": _known(row.cost),
                     **row.reached.facts(),
                 }
                 for row in self.rows
@@ -296,10 +303,10 @@ class SearchesReport:
             return _not_reached(
                 self.target, self.k, "of this index", best.reached.best, f"{best.probes} probes", ways
             )
-        best = min(able, key=lambda row: row.reached.work)
+        best = min(able, key=lambda row: row.cost)
         return (
             f"max-reads: no setting takes the work of at most {self.max_reads:g} reads a query at "
-            f"{self.target.words(self.k)}; the least is {best.reached.work:.1f} with {best.probes} probes and S = "
+            f"{self.target.words(self.k)}; the least is {best.cost:.1f} with {best.probes} probes and S = "
             f"{best.reached.candidates}. Allow more reads"
         )
 

@@ -206,6 +206,7 @@ def _row(
         solved=prices.solved(candidate),
         cost=cost,
         work=tuple(at.reads for at in reporting),
+        interval=reporting[-1].interval(),
         outlook=predict(sizes, reporting, n),
         reached=trials.reached(candidate),
         candidates=max(k, math.ceil(there)) if math.isfinite(there) else 0,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
@@ -141,21 +142,21 @@ def cost_of(curve: TableCurve, target: Target, reporting: bool) -> AtRecall:
 
 def reached(curve: TableCurve, target: Target) -> Reached:
     """Return what searches with the candidates that the tuning half chooses are like by the reporting half."""
-    tuning, reporting = (cost_of(curve, target, half) for half in (False, True))
+    tuning = cost_of(curve, target, False)
     candidates = math.ceil(tuning.list_size) if tuning.reached else 0
     taken = float(candidates or curve.candidates[-1])
 
     def mean(values: np.ndarray) -> float:
         return float(curve.at(values, taken, True).mean())
 
-    work = curve.curve(target).pages
+    work = curve.at(curve.curve(target).pages, taken, True)
     return Reached(
         candidates=candidates,
         best=abs(tuning.recall),
-        work=mean(work) if candidates else math.inf,
+        work=float(work.mean()) if candidates else math.inf,
         reads=mean(curve.reads),
         distances=mean(curve.distances),
-        interval=reporting.interval(),
+        interval=mean_interval(work) if candidates else (None, None),
         ratio=mean(curve.ratios),
         recall=mean_recall(curve.at(curve.recalls, taken, True)),
     )

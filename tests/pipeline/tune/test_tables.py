@@ -15,9 +15,11 @@ from tests.support.indexes.lsh import build_lsh
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.pipeline.kinds.common.ratio import query_ratios
+from indexmill.pipeline.tune.tables.index import rows_of
 from indexmill.pipeline.tune.tables.prices import TableCost
+from indexmill.pipeline.tune.tables.report import SearchesReport
 from indexmill.pipeline.tune.tables.run import kept
-from indexmill.pipeline.tune.tables.searches import Choices, Target
+from indexmill.pipeline.tune.tables.searches import Choices, TableCurve, Target
 
 #: Width and scale of the functions, so that a run takes seconds: probes and candidates are tuned.
 FIXED = ("--kind", "lsh", "--gamma", "0.5", "-w", "4")
@@ -124,6 +126,27 @@ def test_a_target_knows_which_way_is_better() -> None:
     assert Choices(0, 2.0).sizes(10, 20) == [10]
 
 
+def curve_of(tuning: float, reporting: float) -> TableCurve:
+    """Searches that reach recall 0.75 by 20 candidates, in so many reads of each half of the queries."""
+    q = 200
+    recalls = np.tile(np.array([0.5, 0.75, 1.0], np.float32), (q, 1))
+    reads = np.repeat(np.array([tuning, reporting], np.float32), q // 2)[:, None] * [1, 2, 3]
+    return TableCurve(np.array([10, 20, 30]), recalls, recalls, reads.astype(np.float32), 0 * recalls, 128)
+
+
+def test_probes_are_chosen_and_limited_by_the_half_of_the_queries_that_is_not_reported() -> None:
+    curves = {0: curve_of(5, 8), 4: curve_of(7, 6)}
+    target = Target("recall", 0.75)
+    rows = rows_of(curves, target, None)
+    assert [row.recommended for row in rows] == [True, False]
+    assert [row.cost for row in rows] == [10, 14]
+    assert [row.reached.work for row in rows] == [16, 12]
+    assert [row.reached.interval for row in rows] == [(16, 16), (12, 12)]
+    assert [row.recommended for row in rows_of(curves, target, 11)] == [True, False]
+    none = SearchesReport(target, 10, 9, 1000, 200, True, rows_of(curves, target, 9))
+    assert "the least is 10.0 with 0 probes and S = 20" in str(none.failure())
+
+
 def test_searches_of_an_index_get_the_probes_and_candidates_with_the_least_work(
     index: Path, base: Path
 ) -> None:
@@ -132,7 +155,10 @@ def test_searches_of_an_index_get_the_probes_and_candidates_with_the_least_work(
     rows = {row["probes"]: row for row in found["settings"]}
     assert {0, 1, 2, 4, 8, 16, 32} == set(rows)
     (chosen,) = [row for row in rows.values() if row["recommended"]]
-    assert chosen["work"] == min(row["work"] for row in rows.values() if row["work"] is not None)
+    tuned = [row["work_tuning"] for row in rows.values() if row["work_tuning"] is not None]
+    assert chosen["work_tuning"] == min(tuned)
+    for row in rows.values():
+        assert row["work"] is None or row["work_low"] <= row["work"] <= row["work_high"]
     assert found["recommended"] == {"candidates": chosen["candidates"], "probes": chosen["probes"]}
     opened, queries = indexmill.open(index), points(400, 77)
     result = opened.search(queries, 5, **found["recommended"])
@@ -145,7 +171,7 @@ def test_queries_of_the_caller_and_a_limit_of_work_are_kept(index: Path) -> None
     assert found.are_given
     assert found.n_queries == 300
     assert found.recommended.reached.recall.mean == pytest.approx(0.6, abs=0.08)
-    least = min(row.reached.work for row in found.rows)
+    least = min(row.cost for row in found.rows)
     none = indexmill.tune(index, target_recall=0.6, queries=points(300, 5), workers=1, max_reads=least - 1)
     assert none.parameters is None
     assert "max-reads: no setting takes the work of at most" in none.failure()
