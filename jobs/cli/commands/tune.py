@@ -172,6 +172,7 @@ def _tune_build(options: Options) -> None:
     spec = _job(options.inputs, options.given)
     if options.out is not None:
         check_writable(options.out, options.force)
+        _check_not_read(options.out, [*spec.input, options.wanted.queries, spec.query_sample])
     request = tune_request(spec, _wanted(options, spec.column))
     with stderr_progress() as progress:
         report = tuner_of(spec.parameters.kind).build(request, open_input(spec), progress)
@@ -182,6 +183,24 @@ def _tune_build(options: Options) -> None:
     _check_found(report.failure())
     if options.out is not None:
         write_job(report, options.out)
+
+
+def _check_not_read(out: Path, inputs: list[str | None]) -> None:
+    """Refuse to replace a file of vectors that are to be read; None stands for no input.
+
+    Raises
+    ------
+    ConfigError, InputError
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.formats.sources.filesystem import resolve
+    from indexmill.formats.sources.source import SUFFIXES
+
+    if not out.exists():
+        return
+    for file in resolve([one for one in inputs if one is not None], SUFFIXES):
+        if file.is_local and out.samefile(file.path):
+            raise ConfigError(f"out: {out} is a file to read; name another one")
 
 
 def _wanted(options: Options, column: str | None) -> Given:
