@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError
@@ -200,7 +201,6 @@ def _row(
     last, sizes = len(trials.levels) - 1, trials.sizes
     reporting = trials.along(candidate, last, reporting=True)
     lists = np.array([at.list_size for at in trials.along(candidate, last)])
-    there = float(extrapolated(sizes, lists, n))
     return TableRow(
         candidate=candidate,
         solved=prices.solved(candidate),
@@ -209,8 +209,14 @@ def _row(
         interval=reporting[-1].interval(),
         outlook=predict(sizes, reporting, n),
         reached=trials.reached(candidate),
-        candidates=max(k, math.ceil(there)) if math.isfinite(there) else 0,
+        candidates=candidates_of(sizes, lists, k, n),
     )
+
+
+def candidates_of(sizes: Sequence[int], lists: NDArray[np.float64], k: int, n: int) -> int:
+    """Return S for `n` vectors by that of each sample, (len(sizes),): not less than of the largest; 0 if unknown."""
+    there = max(float(extrapolated(sizes, lists, n)), float(lists[-1]))
+    return max(k, math.ceil(there)) if math.isfinite(there) else 0
 
 
 def _job(spec: BuildSpec, row: TableRow) -> BuildSpec:

@@ -18,7 +18,7 @@ from indexmill.pipeline.kinds.common.ratio import query_ratios
 from indexmill.pipeline.tune.tables.index import rows_of
 from indexmill.pipeline.tune.tables.prices import TableCost
 from indexmill.pipeline.tune.tables.report import SearchesReport
-from indexmill.pipeline.tune.tables.run import kept
+from indexmill.pipeline.tune.tables.run import candidates_of, kept
 from indexmill.pipeline.tune.tables.searches import Choices, TableCurve, Target
 
 #: Width and scale of the functions, so that a run takes seconds: probes and candidates are tuned.
@@ -113,6 +113,14 @@ def test_of_the_settings_the_best_and_those_that_nothing_beats_are_kept() -> Non
     assert kept(costs, 4, None) == [0, 1, 3, 4]
     assert kept(costs, 2, 25) == [1, 3]
     assert kept(costs, 9, 5) == [0, 1, 2, 3, 4]
+
+
+def test_candidates_for_all_vectors_are_no_fewer_than_for_a_sample() -> None:
+    sizes = [6_250, 25_000, 100_000]
+    assert candidates_of(sizes, np.array([40.0, 30, 24.5]), 10, 100_000_000) == 25
+    assert candidates_of(sizes, np.array([20.0, 25, 30]), 10, 100_000) == 30
+    assert candidates_of(sizes, np.array([20.0, 25, 30]), 10, 1_600_000) == 43
+    assert candidates_of(sizes, np.array([20.0, 25, np.inf]), 10, 1_600_000) == 0
 
 
 def test_a_target_knows_which_way_is_better() -> None:
