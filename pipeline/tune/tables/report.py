@@ -23,6 +23,11 @@ _FLAGS = {
 }  # fmt: skip
 
 
+def flag_of(name: str) -> str:
+    """Return the flag of a parameter."""
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
+
+
 @dataclass(frozen=True)
 class Reached:
     """Searches of one index with the candidates that half of the queries chose; figures are of the other half.

@@ -213,6 +213,13 @@ def test_a_ratio_that_no_candidates_reach_is_told_with_the_best(base: Path, tmp_
     assert "accept a higher --target-ratio" in result.stderr
 
 
+def test_a_parameter_that_does_not_suit_a_sample_is_told_with_the_sample(base: Path) -> None:
+    result = run("tune", base, *FIXED, *ASKED, "--probes", "0", "--n-radii", "6", "--effort", "low")
+    assert result.exit_code == 2
+    assert "--n-radii: 6 radii" in result.stderr
+    assert "(in a sample of 990 vectors; leave --n-radii open to tune)" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
