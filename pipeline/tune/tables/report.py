@@ -9,6 +9,7 @@ from typing import Any
 from indexmill.builders.lsh.solve import Solved
 from indexmill.pipeline.bootstrap import Interval
 from indexmill.pipeline.kinds.common.recall import Recall
+from indexmill.pipeline.kinds.lsh.parameters import lsh_parameters
 from indexmill.pipeline.plan import Plan
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.growth import Outlook
@@ -21,6 +22,8 @@ from indexmill.pipeline.tune.tables.space import TableCandidate
 _FLAGS = {
     "gamma": "--gamma", "n_functions": "-m", "width": "-w", "candidates": "-S", "probes": "--probes"
 }  # fmt: skip
+#: How far searches go where S is open.
+_MOST_TRIED = "by measuring up to a quarter of the vectors in a radius"
 
 
 def flag_of(name: str) -> str:
@@ -204,7 +207,9 @@ class TablesReport:
         if self.job is not None:
             return None
         asked, able = self.request, [row for row in self.rows if math.isfinite(row.cost.reads)]
-        where = f"on {self.sizes[-1]:,} vectors"
+        fixed = lsh_parameters(asked.spec.parameters).candidates
+        how = _MOST_TRIED if fixed is None else f"with -S {fixed}"
+        where = f"on {self.sizes[-1]:,} vectors {how}"
         ways = [f"leave {flag} open" for name, flag in _FLAGS.items() if name in self.stated]
         if not able:
             best = max(self.rows, key=lambda row: float(self.target.quality(row.reached.best)))
@@ -306,7 +311,12 @@ class SearchesReport:
             best = max(self.rows, key=lambda row: float(self.target.quality(row.reached.best)))
             ways = ["build tables for it (`indexmill tune INPUT --kind lsh`)"]
             return _not_reached(
-                self.target, self.k, "of this index", best.reached.best, f"{best.probes} probes", ways
+                self.target,
+                self.k,
+                f"of this index {_MOST_TRIED}",
+                best.reached.best,
+                f"{best.probes} probes",
+                ways,
             )
         best = min(able, key=lambda row: row.cost)
         return (
@@ -330,8 +340,8 @@ def _not_reached(target: Target, k: int, where: str, best: float, words: str, wa
     """Say that no setting reaches the target, and what would help."""
     last = "accept a higher --target-ratio" if target.measure == "ratio" else "accept a lower --target-recall"
     return (
-        f"target-{target.measure}: no setting reaches {target.words(k)} {where} by measuring up to a quarter of the "
-        f"vectors in a radius; the best is {best:.4f} with {words}. {_ways([*ways, last])}"
+        f"target-{target.measure}: no setting reaches {target.words(k)} {where}; the best is {best:.4f} with {words}. "
+        f"{_ways([*ways, last])}"
     )
 
 

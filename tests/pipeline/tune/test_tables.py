@@ -204,12 +204,16 @@ def test_a_ratio_that_no_candidates_reach_is_told_with_the_best(base: Path, tmp_
     result = run("tune", tmp_path / "index", "--target-recall", "0.9", "--effort", "low")
     assert result.exit_code == 8
     assert "no setting reaches recall@10 0.9 of this index" in result.stderr
+    assert "by measuring up to a quarter of the vectors in a radius; the best is" in result.stderr
     assert "accept a lower --target-recall" in result.stderr
     result = run(
-        "tune", base, *FIXED, "-m", "30", "--n-tables", "1", "--probes", "0", "--target-ratio", "1.0005"
-    )
+        "tune", base, *FIXED, "-m", "30", "--n-tables", "1", "--probes", "0", "--target-ratio", "1.0005",
+        "-S", "50",
+    )  # fmt: skip
     assert result.exit_code == 8
+    assert "on 3,960 vectors with -S 50; the best is" in result.stderr
     assert "leave -m open" in result.stderr
+    assert "leave -S open" in result.stderr
     assert "accept a higher --target-ratio" in result.stderr
 
 
