@@ -20,7 +20,7 @@ from indexmill.pipeline.tune.tables.space import TableCandidate
 
 #: Flags of what is tuned, by parameter; functions that are given leave gamma without a meaning.
 _FLAGS = {
-    "gamma": "--gamma", "n_functions": "-m", "width": "-w", "candidates": "-S", "probes": "--probes"
+    "gamma": "--gamma", "n_functions": "-m", "width": "-w", "probes": "--probes", "candidates": "-S"
 }  # fmt: skip
 #: How far searches go where S is open.
 _MOST_TRIED = "by measuring up to a quarter of the vectors in a radius"
@@ -89,7 +89,7 @@ class TableRow:
     reached : Reached
         On the largest sample.
     candidates : int
-        S for all vectors, extrapolated like work; 0 if it is not known.
+        S for all vectors, as the job gives it or extrapolated like work; 0 if the target is not reached.
     on_frontier, recommended : bool
     plan : Plan, optional
         Of the build; only of what is on the frontier.
@@ -185,6 +185,17 @@ class TablesReport:
             *(name for name in self.stated if getattr(p, name) is not None),
         }  # fmt: skip
         return p.model_dump(exclude_defaults=True) | p.model_dump(include=named)
+
+    @property
+    def flags(self) -> str | None:
+        """The recommended values of what is tuned, as flags of `build`."""
+        found = self.parameters
+        if found is None:
+            return None
+        names = [name for name in _FLAGS if name in found and not (name == "gamma" and "n_functions" in found)]
+        values = (found[name] for name in names)
+        words = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        return " ".join(f"{_FLAGS[name]} {word}" for name, word in zip(names, words, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything by name, as JSON has it."""

@@ -198,9 +198,10 @@ def _row(
     trials: TableTrials, candidate: TableCandidate, cost: TableCost, prices: TablePrices, k: int, n: int
 ) -> TableRow:
     """Report what was measured of a candidate."""
-    last, sizes = len(trials.levels) - 1, trials.sizes
+    last, sizes, given = len(trials.levels) - 1, trials.sizes, prices.parameters(candidate).candidates
     reporting = trials.along(candidate, last, reporting=True)
     lists = np.array([at.list_size for at in trials.along(candidate, last)])
+    candidates = candidates_of(sizes, lists, k, n)
     return TableRow(
         candidate=candidate,
         solved=prices.solved(candidate),
@@ -209,7 +210,7 @@ def _row(
         interval=reporting[-1].interval(),
         outlook=predict(sizes, reporting, n),
         reached=trials.reached(candidate),
-        candidates=candidates_of(sizes, lists, k, n),
+        candidates=candidates if given is None else min(given, candidates),
     )
 
 

@@ -271,6 +271,9 @@ def test_tables_show_what_to_build_and_what_to_search_with(base: Path, index: Pa
     assert done.exit_code == 0
     assert "work of a query in reads at overall ratio 1.05: 220 queries from the input" in done.stdout
     assert "build with * (--kind lsh --gamma 0.5 -w 4 --probes 0 -S " in done.stdout
+    given = ("--kind", "lsh", "-m", "10", "-w", "4", "--probes", "0", "-S", "5")
+    done = run("tune", base, *given, "--target-ratio", "1.5", "-k", "10", "--effort", "low")
+    assert "build with * (--kind lsh -m 10 -w 4 --probes 0 -S 5), and tune" in done.stdout
     done = run("tune", index, "--target-recall", "0.5")
     assert done.exit_code == 0
     assert f"search with *: indexmill search {index} --queries FILE -S" in done.stdout
