@@ -54,7 +54,9 @@ class StageCost:
 
 
 class PartOf:
-    """`VectorSource` of as many vectors as a part of a set has: each so many-th of `source`, with the ids of a part.
+    """`VectorSource` of as many vectors as a part of a set has: `batches` are the first of `source`, `read` from all over.
+
+    Ids are those of a part, which go as far as those of `source`.
 
     Attributes
     ----------
