@@ -55,9 +55,9 @@ class StageCost:
 
 
 class PartOf:
-    """`VectorSource` of as many vectors as a part of a set has: `batches` are the first of `source`, `read` from all over.
+    """`VectorSource` of as many vectors as a part of a set has: in `batches` the first of `source`, in `read` any.
 
-    Ids are those of a part, which go as far as those of `source`.
+    Ids are those of a part: as far apart as if each so many-th vector were in it.
 
     Attributes
     ----------

@@ -192,7 +192,9 @@ class TablesReport:
         found = self.parameters
         if found is None:
             return None
-        names = [name for name in _FLAGS if name in found and not (name == "gamma" and "n_functions" in found)]
+        names = [
+            name for name in _FLAGS if name in found and not (name == "gamma" and "n_functions" in found)
+        ]
         values = (found[name] for name in names)
         words = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
         return " ".join(f"{_FLAGS[name]} {word}" for name, word in zip(names, words, strict=True))
