@@ -29,17 +29,15 @@ from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import frontier, recommended
-from indexmill.pipeline.tune.effort import EFFORTS, more_effort
+from indexmill.pipeline.tune.effort import EFFORTS, samples_of
 from indexmill.pipeline.tune.growth import extrapolated, predict
 from indexmill.pipeline.tune.report import TuneRequest
 from indexmill.pipeline.tune.sample import (
     LEAST_SAMPLE,
     RATIO,
     check_enough,
-    check_k,
     draw,
     level_of,
-    sample_sizes,
 )
 from indexmill.pipeline.tune.tables.prices import TableCost, TablePrices
 from indexmill.pipeline.tune.tables.report import TableRow, TablesReport
@@ -107,7 +105,6 @@ def _sized(request: TuneRequest, source: VectorSource) -> tuple[tuple[int, ...],
     """
     how, n, spec = EFFORTS[request.effort], source.n_vectors, request.spec
     _, dim, *_ = stored_vectors(source, spec.parameters.metric)
-    given = None if request.queries is None else len(request.queries)
 
     def need(size: int, workers: int) -> int:
         return (
@@ -124,9 +121,7 @@ def _sized(request: TuneRequest, source: VectorSource) -> tuple[tuple[int, ...],
         size -= max(1, size // 8)
     while need(size, workers) > spec.memory:
         workers -= 1
-    sizes, n_queries = sample_sizes(n, size, how.queries, given)
-    check_k(request.k, sizes, more_effort(request.effort, sizes, n - n_queries))
-    return sizes, n_queries, workers
+    return *samples_of(request, n, size), workers
 
 
 def _drawn_bytes(source: VectorSource, metric: str, sizes: Sequence[int], queries: int) -> int:
