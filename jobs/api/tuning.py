@@ -58,6 +58,8 @@ def tune_request(spec: BuildSpec, wanted: Wanted) -> TuneRequest:
     from indexmill.pipeline.tune.kinds import targets, tuner_of
     from indexmill.pipeline.tune.report import TuneRequest
 
+    if spec.parts is not None:
+        raise ConfigError("parts: one index is tuned; leave parts out, and tune with the vectors of one part")
     asked, scratch = _checked(wanted)
     recall, ratio = targets(tuner_of(spec.parameters.kind), wanted.recall, wanted.ratio)
     return TuneRequest(spec, recall, ratio, wanted.k, wanted.max_reads, wanted.effort, asked, scratch)

@@ -58,14 +58,12 @@ def _words(report: TablesReport, row: TableRow) -> list[str]:
     """Say how good the recommended setting was, what to take, and how to check it."""
     found, last, k = row.reached, report.sizes[-1], report.request.k
     recall = found.recall
-    (gamma, width, probes), candidates = row.candidate, row.candidates
     ratio = "" if report.target.measure == "recall" else f"overall ratio {found.ratio:.4f} and "
     return [
         f"on {last:,} vectors S={found.candidates}, as one half of the queries chose it, had {ratio}recall@{k} "
         f"{recall.mean:.4f} [{recall.low:.4f}, {recall.high:.4f}] with the other, in {found.reads:.1f} reads and "
         f"{found.distances:.0f} distances",
-        f"build with * (--kind lsh --gamma {gamma:g} -w {width:g} --probes {probes} -S {candidates}), and tune the "
-        "searches of that index: indexmill tune DIR",
+        f"build with * (--kind lsh {report.flags}), and tune the searches of that index: indexmill tune DIR",
     ]
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ class StageCost:
 
 
 class PartOf:
-    """`VectorSource` of as many vectors as a part of a set has: each so many-th of `source`, with the ids of a part.
+    """`VectorSource` of as many vectors as a part of a set has: in `batches` the first of `source`, in `read` any.
+
+    Ids are those of a part: as far apart as if each so many-th vector were in it.
 
     Attributes
     ----------
@@ -132,7 +135,7 @@ class SetSize:
             If a part needs more than the job allows, or the set more than the file system has free.
         """
         part, _ = self.part.check_space(directory, 0)
-        beside = self._divided_bytes()
+        beside = self._divided_bytes
         built = self._codes_bytes() + (self.parts - 1) * self.part.index_bytes
         need = beside + max(self._training_bytes(), built + part)
         check_free(directory, need)
@@ -145,7 +148,7 @@ class SetSize:
         """
         timed = self.part.timed(self._place)
         seconds = dict(self.part.seconds_at(timed))
-        costs = {DIVIDE: StageCost(self._divide_seconds(), self._divide_memory(), self._divided_bytes())}
+        costs = {DIVIDE: StageCost(self._divide_seconds(), self._divide_memory(), self._divided_bytes)}
         if self._codes is not None:
             rates = self._codes.timed(self._place) if self._own_lists else timed
             memory = self._codes.peak_bytes()
@@ -170,6 +173,7 @@ class SetSize:
         passing += ids_bytes(source.n_vectors, side_columns(source).ids)
         return LOADED_BYTES + KERNEL_BYTES + max(fitting, passing)
 
+    @cached_property
     def _divided_bytes(self) -> int:
         """Return the bytes of the files of all parts: rows of Arrow files as they are in memory."""
         batch = next(iter(self.source.batches(DEFAULT_BATCH_ROWS)))
@@ -206,7 +210,7 @@ class SetSize:
             passing = fastest(divide, deadline) / len(vectors)
         row = reading / len(vectors)
         drawn = min(SAMPLE, source.n_vectors) * row
-        writing = self._divided_bytes() * write_seconds(self._place)
+        writing = self._divided_bytes * write_seconds(self._place)
         return drawn + fitting + source.n_vectors * (row + passing) + writing
 
     def _on_sample(self) -> Size[Any]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: Each list is so many times as long as the one before, and the longest has so many candidates.
 _STEP, MOST_CANDIDATES = 1.25, 512
-#: Curves go on until the recall is above the target by this share of what is missing to 1: draws of the bootstrap cross
-#: the target on both sides of where the mean does.
+#: Curves go on until the quality is better than the target by this share of what is missing to the best: draws of the
+#: bootstrap cross the target on both sides of where the mean does.
 _BEYOND = 0.25
 
 
@@ -87,24 +87,34 @@ def measure_curve(index: Index, level: Level, target: float, threads: int) -> Cu
     sizes: list[int] = []
     recalls: list[NDArray[np.float32]] = []
     pages: list[NDArray[np.float32]] = []
-    enough = target + _BEYOND * (1 - target)
-    for size in list_sizes(queries.k, min(MOST_CANDIDATES, level.size)):
+    enough = beyond(target)
+    for size in list_sizes(queries.k, min(MOST_CANDIDATES, level.size), _STEP):
         result = index.search(queries.vectors, queries.k, L=size, threads=threads, deterministic=True)
         hits = np.minimum(judge.hits(result.vector_ids).sum(axis=1), queries.k)
         sizes.append(size)
         recalls.append((hits / queries.k).astype(np.float32))
         pages.append(result.counters["pages_read"].astype(np.float32))
-        half = len(hits) // 2
-        if min(recalls[-1][:half].mean(), recalls[-1][half:].mean()) >= enough:
+        if worse_half(recalls[-1]) >= enough:
             break
     return Curve(np.array(sizes), np.column_stack(recalls), np.column_stack(pages))
 
 
-def list_sizes(k: int, most: int) -> list[int]:
-    """Return list sizes from `k` to `most`, about geometric."""
+def beyond(target: float, best: float = 1.0) -> float:
+    """Return a quality somewhat better than `target`, at which curves end."""
+    return target + _BEYOND * (best - target)
+
+
+def worse_half(quality: NDArray[np.float32]) -> np.float32:
+    """Return the mean of the half of the queries, (q,), whose mean is lower."""
+    half = len(quality) // 2
+    return np.float32(min(quality[:half].mean(), quality[half:].mean()))
+
+
+def list_sizes(k: int, most: int, step: float) -> list[int]:
+    """Return list sizes from `k` to `most`, each about `step` times the one before."""
     sizes = [k]
     while sizes[-1] < most:
-        sizes.append(min(most, max(sizes[-1] + 1, round(sizes[-1] * _STEP))))
+        sizes.append(min(most, max(sizes[-1] + 1, round(sizes[-1] * step))))
     return sizes
 
 

@@ -4,7 +4,8 @@ A search visits about log n vertices, so reads at equal recall might grow by as 
 neighbours move together, and codes tell them from others less and less: then the list that a recall takes grows, too,
 and reads rather grow by the same factor with each doubling. On measured vectors the truth lay between the two (see
 docs/guides/tune.md), so both are extrapolated from the growth between the smallest and the largest sample, and the
-middle is taken.
+middle is taken. Values that fall are extrapolated by the factor alone: as many fewer with each doubling come to less
+than nothing.
 """
 
 from __future__ import annotations
@@ -61,15 +62,17 @@ def extrapolated(
     ----------
     values : float64 array, shape (len(sizes), ...), positive
     share : float or array, shape (...)
-        0: as many with each doubling; 1: the same factor.
+        0: as many with each doubling; 1: the same factor, as always where values fall.
 
     Returns
     -------
     float64 array, shape (...)
-        Infinite where one of those two values is.
+        Positive; infinite where one of those two values is.
     """
     before, last = values[0], values[-1]
     steps = np.log(n / sizes[-1]) / np.log(sizes[-1] / sizes[0])
     with np.errstate(invalid="ignore"):
-        values_at_n = (1 - share) * (last + steps * (last - before)) + share * last * (last / before) ** steps
+        by_factor = last * (last / before) ** steps
+        by_number = np.where(last < before, by_factor, last + steps * (last - before))
+        values_at_n = (1 - share) * by_number + share * by_factor
     return np.where(np.isfinite(before) & np.isfinite(last), values_at_n, np.inf)

@@ -44,7 +44,7 @@ from indexmill.pipeline.tune.choice import (
     worthwhile_lists,
 )
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES, recall_with
-from indexmill.pipeline.tune.effort import EFFORTS, more_effort
+from indexmill.pipeline.tune.effort import EFFORTS, samples_of
 from indexmill.pipeline.tune.growth import Outlook, extrapolated, predict
 from indexmill.pipeline.tune.prices import Prices, buildable, sample_within
 from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
@@ -52,10 +52,8 @@ from indexmill.pipeline.tune.sample import (
     LEAST_SAMPLE,
     RATIO,
     check_enough,
-    check_k,
     draw,
     level_of,
-    sample_sizes,
 )
 from indexmill.pipeline.tune.scratch import scratch_bytes
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space, space_of, tried_formats
@@ -120,10 +118,8 @@ def _check_asked(request: TuneRequest, source: VectorSource) -> None:
     ------
     InputError
     """
-    how, n = EFFORTS[request.effort], source.n_vectors
-    given = None if request.queries is None else len(request.queries)
-    sizes, n_queries = sample_sizes(n, min(how.sample, n), how.queries, given)
-    check_k(request.k, sizes, more_effort(request.effort, sizes, n - n_queries))
+    n = source.n_vectors
+    samples_of(request, n, min(EFFORTS[request.effort].sample, n))
 
 
 def _settled(
@@ -157,12 +153,10 @@ def _settled(
 
 def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tuple[int, ...], int, int]:
     """Return the vectors of the samples, the number of queries, and the workers of the trials."""
-    how, n = EFFORTS[request.effort], source.n_vectors
-    most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
-    given = None if request.queries is None else len(request.queries)
-    sizes, n_queries = sample_sizes(n, most, how.queries, given)
-    check_k(request.k, sizes, more_effort(request.effort, sizes, n - n_queries))
-    return sizes, n_queries, workers
+    n = source.n_vectors
+    wanted = min(EFFORTS[request.effort].sample, n)
+    most, workers = sample_within(request.spec, source, space, wanted, RATIO * LEAST_SAMPLE)
+    return *samples_of(request, n, most), workers
 
 
 def _trials(

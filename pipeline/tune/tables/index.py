@@ -7,9 +7,11 @@ reached. Settings are chosen by the first half of the queries, and figures are r
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,7 @@ from indexmill.pipeline.tune.tables.searches import (
     open_tables,
     target_of,
 )
-from indexmill.pipeline.tune.tables.trials import reached
+from indexmill.pipeline.tune.tables.trials import cost_of, reached
 
 #: Further buckets of a table that are tried, beside those of the index.
 PROBES = (0, 1, 2, 4, 8, 16, 32)
@@ -119,15 +121,24 @@ def tune_searches(request: SearchesRequest, progress: Progress | None = None) ->
             curves = _measured(request, target, opened, asked, listener)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-    rows = [SearchRow(probes, reached(curve, target)) for probes, curve in curves.items()]
-    within = [
-        row for row in rows if row.reached.candidates and row.reached.work <= (request.max_reads or np.inf)
-    ]
-    best = min(within, key=lambda row: (row.reached.work, row.probes), default=None)
     return SearchesReport(
         target, request.k, request.max_reads, len(left), len(asked.vectors), request.queries is not None,
-        tuple(replace(row, recommended=row is best) for row in rows),
+        rows_of(curves, target, request.max_reads),
     )  # fmt: skip
+
+
+def rows_of(
+    curves: Mapping[int, TableCurve], target: Target, max_reads: float | None
+) -> tuple[SearchRow, ...]:
+    """Return a row for the curve of each number of probes; the least work of the tuning half is recommended."""
+    rows = [
+        SearchRow(probes, cost_of(curve, target, False).reads, reached(curve, target))
+        for probes, curve in curves.items()
+    ]
+    most = math.inf if max_reads is None else max_reads
+    within = [row for row in rows if row.reached.candidates and row.cost <= most]
+    best = min(within, key=lambda row: (row.cost, row.probes), default=None)
+    return tuple(replace(row, recommended=row is best) for row in rows)
 
 
 def _check(request: SearchesRequest, opened: OpenedTables, n: int) -> None:

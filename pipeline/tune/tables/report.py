@@ -9,6 +9,7 @@ from typing import Any
 from indexmill.builders.lsh.solve import Solved
 from indexmill.pipeline.bootstrap import Interval
 from indexmill.pipeline.kinds.common.recall import Recall
+from indexmill.pipeline.kinds.lsh.parameters import lsh_parameters
 from indexmill.pipeline.plan import Plan
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.growth import Outlook
@@ -19,8 +20,15 @@ from indexmill.pipeline.tune.tables.space import TableCandidate
 
 #: Flags of what is tuned, by parameter; functions that are given leave gamma without a meaning.
 _FLAGS = {
-    "gamma": "--gamma", "n_functions": "-m", "width": "-w", "candidates": "-S", "probes": "--probes"
+    "gamma": "--gamma", "n_functions": "-m", "width": "-w", "probes": "--probes", "candidates": "-S"
 }  # fmt: skip
+#: How far searches go where S is open.
+_MOST_TRIED = "by measuring up to a quarter of the vectors in a radius"
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a parameter."""
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Reached:
     work, reads, distances : float
         A query: reads with distances by their bytes as reads; reads of tables and buckets; vectors measured.
     interval : Interval
-        Of the work at the target, 95% over queries.
+        Of that work, 95% over queries.
     ratio : float
         Overall ratio.
     recall : Recall
@@ -74,12 +82,14 @@ class TableRow:
         Of all vectors; its work, by which candidates are chosen, is the tuning half's.
     work : tuple of float
         On each sample, at the target, of the reporting half. Infinite where the target is not reached.
+    interval : Interval
+        Of that on the largest sample, 95% over queries.
     outlook : Outlook
         For all vectors.
     reached : Reached
         On the largest sample.
     candidates : int
-        S for all vectors, extrapolated like work; 0 if it is not known.
+        S for all vectors, as the job gives it or extrapolated like work; 0 if the target is not reached.
     on_frontier, recommended : bool
     plan : Plan, optional
         Of the build; only of what is on the frontier.
@@ -89,6 +99,7 @@ class TableRow:
     solved: Solved
     cost: TableCost
     work: tuple[float, ...]
+    interval: Interval
     outlook: Outlook
     reached: Reached
     candidates: int
@@ -113,8 +124,8 @@ class TableRow:
             "samples": [
                 {"vectors": size, "work": _known(work)} for size, work in zip(sizes, self.work, strict=True)
             ],
-            "sample_work_low": _known(self.reached.interval[0]),
-            "sample_work_high": _known(self.reached.interval[1]),
+            "sample_work_low": _known(self.interval[0]),
+            "sample_work_high": _known(self.interval[1]),
             "sample_candidates": self.reached.candidates or None,
             **self.reached.facts(),
             "candidates": self.candidates or None,
@@ -175,6 +186,19 @@ class TablesReport:
         }  # fmt: skip
         return p.model_dump(exclude_defaults=True) | p.model_dump(include=named)
 
+    @property
+    def flags(self) -> str | None:
+        """The recommended values of what is tuned, as flags of `build`."""
+        found = self.parameters
+        if found is None:
+            return None
+        names = [
+            name for name in _FLAGS if name in found and not (name == "gamma" and "n_functions" in found)
+        ]
+        values = (found[name] for name in names)
+        words = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        return " ".join(f"{_FLAGS[name]} {word}" for name, word in zip(names, words, strict=True))
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything by name, as JSON has it."""
         asked = self.request
@@ -196,7 +220,9 @@ class TablesReport:
         if self.job is not None:
             return None
         asked, able = self.request, [row for row in self.rows if math.isfinite(row.cost.reads)]
-        where = f"on {self.sizes[-1]:,} vectors"
+        fixed = lsh_parameters(asked.spec.parameters).candidates
+        how = _MOST_TRIED if fixed is None else f"with -S {fixed}"
+        where = f"on {self.sizes[-1]:,} vectors {how}"
         ways = [f"leave {flag} open" for name, flag in _FLAGS.items() if name in self.stated]
         if not able:
             best = max(self.rows, key=lambda row: float(self.target.quality(row.reached.best)))
@@ -216,11 +242,14 @@ class SearchRow:
     Attributes
     ----------
     probes : int
+    cost : float
+        Work of a query at the target, by which rows are chosen, of the tuning half. Infinite where it is not reached.
     reached : Reached
     recommended : bool
     """
 
     probes: int
+    cost: float
     reached: Reached
     recommended: bool = False
 
@@ -277,6 +306,7 @@ class SearchesReport:
                     "work": _known(row.reached.work),
                     "work_low": _known(row.reached.interval[0]),
                     "work_high": _known(row.reached.interval[1]),
+                    "work_tuning": _known(row.cost),
                     **row.reached.facts(),
                 }
                 for row in self.rows
@@ -294,12 +324,17 @@ class SearchesReport:
             best = max(self.rows, key=lambda row: float(self.target.quality(row.reached.best)))
             ways = ["build tables for it (`indexmill tune INPUT --kind lsh`)"]
             return _not_reached(
-                self.target, self.k, "of this index", best.reached.best, f"{best.probes} probes", ways
+                self.target,
+                self.k,
+                f"of this index {_MOST_TRIED}",
+                best.reached.best,
+                f"{best.probes} probes",
+                ways,
             )
-        best = min(able, key=lambda row: row.reached.work)
+        best = min(able, key=lambda row: row.cost)
         return (
             f"max-reads: no setting takes the work of at most {self.max_reads:g} reads a query at "
-            f"{self.target.words(self.k)}; the least is {best.reached.work:.1f} with {best.probes} probes and S = "
+            f"{self.target.words(self.k)}; the least is {best.cost:.1f} with {best.probes} probes and S = "
             f"{best.reached.candidates}. Allow more reads"
         )
 
@@ -318,8 +353,8 @@ def _not_reached(target: Target, k: int, where: str, best: float, words: str, wa
     """Say that no setting reaches the target, and what would help."""
     last = "accept a higher --target-ratio" if target.measure == "ratio" else "accept a lower --target-recall"
     return (
-        f"target-{target.measure}: no setting reaches {target.words(k)} {where} by measuring up to a quarter of the "
-        f"vectors in a radius; the best is {best:.4f} with {words}. {_ways([*ways, last])}"
+        f"target-{target.measure}: no setting reaches {target.words(k)} {where}; the best is {best:.4f} with {words}. "
+        f"{_ways([*ways, last])}"
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError
@@ -28,17 +29,15 @@ from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import frontier, recommended
-from indexmill.pipeline.tune.effort import EFFORTS, more_effort
+from indexmill.pipeline.tune.effort import EFFORTS, samples_of
 from indexmill.pipeline.tune.growth import extrapolated, predict
 from indexmill.pipeline.tune.report import TuneRequest
 from indexmill.pipeline.tune.sample import (
     LEAST_SAMPLE,
     RATIO,
     check_enough,
-    check_k,
     draw,
     level_of,
-    sample_sizes,
 )
 from indexmill.pipeline.tune.tables.prices import TableCost, TablePrices
 from indexmill.pipeline.tune.tables.report import TableRow, TablesReport
@@ -106,7 +105,6 @@ def _sized(request: TuneRequest, source: VectorSource) -> tuple[tuple[int, ...],
     """
     how, n, spec = EFFORTS[request.effort], source.n_vectors, request.spec
     _, dim, *_ = stored_vectors(source, spec.parameters.metric)
-    given = None if request.queries is None else len(request.queries)
 
     def need(size: int, workers: int) -> int:
         return (
@@ -123,9 +121,7 @@ def _sized(request: TuneRequest, source: VectorSource) -> tuple[tuple[int, ...],
         size -= max(1, size // 8)
     while need(size, workers) > spec.memory:
         workers -= 1
-    sizes, n_queries = sample_sizes(n, size, how.queries, given)
-    check_k(request.k, sizes, more_effort(request.effort, sizes, n - n_queries))
-    return sizes, n_queries, workers
+    return *samples_of(request, n, size), workers
 
 
 def _drawn_bytes(source: VectorSource, metric: str, sizes: Sequence[int], queries: int) -> int:
@@ -197,19 +193,26 @@ def _row(
     trials: TableTrials, candidate: TableCandidate, cost: TableCost, prices: TablePrices, k: int, n: int
 ) -> TableRow:
     """Report what was measured of a candidate."""
-    last, sizes = len(trials.levels) - 1, trials.sizes
+    last, sizes, given = len(trials.levels) - 1, trials.sizes, prices.parameters(candidate).candidates
     reporting = trials.along(candidate, last, reporting=True)
     lists = np.array([at.list_size for at in trials.along(candidate, last)])
-    there = float(extrapolated(sizes, lists, n))
+    candidates = candidates_of(sizes, lists, k, n)
     return TableRow(
         candidate=candidate,
         solved=prices.solved(candidate),
         cost=cost,
         work=tuple(at.reads for at in reporting),
+        interval=reporting[-1].interval(),
         outlook=predict(sizes, reporting, n),
         reached=trials.reached(candidate),
-        candidates=max(k, math.ceil(there)) if math.isfinite(there) else 0,
+        candidates=candidates if given is None else min(given, candidates),
     )
+
+
+def candidates_of(sizes: Sequence[int], lists: NDArray[np.float64], k: int, n: int) -> int:
+    """Return S for `n` vectors by that of each sample, (len(sizes),): not less than of the largest; 0 if unknown."""
+    there = max(float(extrapolated(sizes, lists, n)), float(lists[-1]))
+    return max(k, math.ceil(there)) if math.isfinite(there) else 0
 
 
 def _job(spec: BuildSpec, row: TableRow) -> BuildSpec:

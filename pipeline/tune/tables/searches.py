@@ -14,7 +14,7 @@ from indexmill.pipeline.kinds.common.judge import distances_to
 from indexmill.pipeline.kinds.common.ratio import query_ratios
 from indexmill.pipeline.kinds.common.recall import recall_by_distance
 from indexmill.pipeline.kinds.lsh.certify import mapped
-from indexmill.pipeline.tune.curve import Curve, recall_with
+from indexmill.pipeline.tune.curve import Curve, beyond, list_sizes, recall_with, worse_half
 
 if TYPE_CHECKING:
     from indexmill.reader.lsh import LshIndex
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 READ_BYTES = 64 << 10
 #: Each number of candidates is so many times the one before, and the greatest is the vectors over `_MOST_SHARE`.
 _STEP, _MOST_SHARE = 1.5, 4
-#: Numbers of candidates grow until the quality is better than the target by this share of what is missing to the best.
-_BEYOND = 0.25
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,7 @@ class Target:
     @property
     def beyond(self) -> float:
         """A quality somewhat better than enough, at which draws of the queries cross `least` on both sides."""
-        best = float(self.quality(1.0))
-        return self.least + _BEYOND * (best - self.least)
+        return beyond(self.least, float(self.quality(1.0)))
 
     def words(self, k: int) -> str:
         """Return the target in words."""
@@ -188,8 +185,7 @@ def measure_tables(
         )
         found.append(tuple(np.asarray(each, np.float32) for each in measured))
         quality = target.quality(found[-1][0]) if target.measure == "ratio" else found[-1][1]
-        half = len(quality) // 2
-        if min(quality[:half].mean(), quality[half:].mean()) >= target.beyond:
+        if worse_half(quality) >= target.beyond:
             break
         if len(found) > 1 and np.array_equal(found[-1][3], found[-2][3]):  # all that the buckets hold
             break
@@ -222,7 +218,4 @@ class Choices:
         """Return the numbers of candidates to search `n` vectors with, ascending, about geometric."""
         if self.candidates is not None:
             return [self.candidates]
-        sizes, most = [k], max(k, n // _MOST_SHARE)
-        while sizes[-1] < most:
-            sizes.append(min(most, max(sizes[-1] + 1, round(sizes[-1] * _STEP))))
-        return sizes
+        return list_sizes(k, max(k, n // _MOST_SHARE), _STEP)

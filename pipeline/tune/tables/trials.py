@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Set
 from pathlib import Path
 
 import numpy as np
 
+from indexmill.formats.errors import BudgetError, ConfigError, IndexmillError
+from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
@@ -18,7 +21,7 @@ from indexmill.pipeline.tune.curve import AtRecall, at_recall
 from indexmill.pipeline.tune.growth import Outlook, predict
 from indexmill.pipeline.tune.sample import Level
 from indexmill.pipeline.tune.tables.prices import TablePrices
-from indexmill.pipeline.tune.tables.report import Reached
+from indexmill.pipeline.tune.tables.report import Reached, flag_of
 from indexmill.pipeline.tune.tables.searches import (
     Choices,
     TableCurve,
@@ -108,7 +111,10 @@ class TableTrials:
     def _run(self, level: int, candidate: TableCandidate) -> TableCurve:
         out, work, sample = self._directory / "trial", self._work(level), self.levels[level]
         p = self._prices.parameters(candidate)
-        run_build(self._sample_spec(sample, p, out, work))
+        try:
+            run_build(self._sample_spec(sample, p, out, work))
+        except (BudgetError, ConfigError) as error:
+            raise of_sample(error, sample.size, p.model_fields_set) from None
         asked = TableQueries(sample.queries.vectors, sample.queries.compared, sample.points, sample.nearest)
         choices = Choices(candidate.probes, p.ratio, p.candidates)
         curve = measure_tables(
@@ -133,6 +139,13 @@ class TableTrials:
         )
 
 
+def of_sample(error: IndexmillError, size: int, stated: Set[str]) -> IndexmillError:
+    """Return the refusal of the build of a sample, which says so, and which stated parameter to leave open."""
+    name = str(error).partition(":")[0]
+    way = f"; leave {flag_of(name)} open to tune" if name in stated else ""
+    return type(error)(f"{error} (in a sample of {size:,} vectors{way})")
+
+
 def cost_of(curve: TableCurve, target: Target, reporting: bool) -> AtRecall:
     """Return the work of the target, by one half of the queries."""
     whole = curve.curve(target)
@@ -141,21 +154,21 @@ def cost_of(curve: TableCurve, target: Target, reporting: bool) -> AtRecall:
 
 def reached(curve: TableCurve, target: Target) -> Reached:
     """Return what searches with the candidates that the tuning half chooses are like by the reporting half."""
-    tuning, reporting = (cost_of(curve, target, half) for half in (False, True))
+    tuning = cost_of(curve, target, False)
     candidates = math.ceil(tuning.list_size) if tuning.reached else 0
     taken = float(candidates or curve.candidates[-1])
 
     def mean(values: np.ndarray) -> float:
         return float(curve.at(values, taken, True).mean())
 
-    work = curve.curve(target).pages
+    work = curve.at(curve.curve(target).pages, taken, True)
     return Reached(
         candidates=candidates,
         best=abs(tuning.recall),
-        work=mean(work) if candidates else math.inf,
+        work=float(work.mean()) if candidates else math.inf,
         reads=mean(curve.reads),
         distances=mean(curve.distances),
-        interval=reporting.interval(),
+        interval=mean_interval(work) if candidates else (None, None),
         ratio=mean(curve.ratios),
         recall=mean_recall(curve.at(curve.recalls, taken, True)),
     )

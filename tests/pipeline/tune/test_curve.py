@@ -11,11 +11,11 @@ from indexmill.pipeline.tune.curve import Curve, at_recall, list_sizes, recall_w
 
 
 def test_list_sizes_begin_with_k_and_end_with_the_most() -> None:
-    sizes = list_sizes(10, 1000)
+    sizes = list_sizes(10, 1000, 1.25)
     assert sizes[0] == 10
     assert sizes[-1] == 1000
     assert all(a < b <= 1.3 * a for a, b in pairwise(sizes))
-    assert list_sizes(1, 3) == [1, 2, 3]
+    assert list_sizes(1, 3, 1.25) == [1, 2, 3]
 
 
 def test_a_cost_at_a_recall_lies_between_two_list_sizes() -> None:

@@ -33,6 +33,15 @@ def test_reads_that_stay_are_predicted_to_stay() -> None:
     assert predict([4_000, 16_000], searched(7, 7), 10**9).reads == pytest.approx(7)
 
 
+def test_reads_that_fall_stay_above_nothing() -> None:
+    there = predict([6_250, 25_000, 100_000], searched(40, 30, 25, by=0.1), 100_000_000)
+    assert there.reads == pytest.approx(25 * (25 / 40) ** (np.log(1000) / np.log(16)))
+    low, high = there.interval()
+    assert low is not None
+    assert high is not None
+    assert 0 < low < there.reads < high
+
+
 def test_noise_of_the_queries_grows_with_what_is_carried_on() -> None:
     widths = []
     for n in (16_000, 64_000, 1_024_000):

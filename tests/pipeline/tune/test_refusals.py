@@ -80,6 +80,9 @@ def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> 
     for reads in (math.nan, math.inf, 0.5):
         with pytest.raises(ConfigError, match="max_reads: a search reads at least one page"):
             indexmill.tune(base, max_reads=reads)
+    for kind in ("graph", "lsh"):
+        with pytest.raises(ConfigError, match="parts: one index is tuned; leave parts out"):
+            indexmill.tune(base, kind=kind, parts=2)
 
 
 def report(recall: float, stated: dict[str, Any], **settled: Any) -> TuneReport:
