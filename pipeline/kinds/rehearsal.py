@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from indexmill.builders.lists.coded import CODED_DIM
 from indexmill.builders.nearest.panels import PANEL, RANKED
 
 #: More centroids than are compared by all their scores: another kernel finds the nearest one.
 MANY_CENTROIDS = RANKED * PANEL + 1
 #: Vectors of such a build: more than its centroids, and more than a leaf of the partition builder holds.
 REHEARSED = MANY_CENTROIDS + 451
-#: Components of its vectors, at most.
-REHEARSED_DIM = 32
+#: Components of its vectors, at most: enough that floats are compared by codes.
+REHEARSED_DIM = CODED_DIM
 
 
 @dataclass(frozen=True)
