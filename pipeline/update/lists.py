@@ -44,6 +44,8 @@ _LIST_SECONDS = 2e-5
 _BLOCK = 8192
 #: Pieces of rows and ids that are read and written, and pages on their way.
 _PIECES_BYTES = 8 << 20
+#: Types of vectors that are compared without copies.
+_BYTES = ("uint8", "int8")
 
 
 class ListsPredictor:
@@ -151,7 +153,7 @@ class ListsPredictor:
         copied = lists_scratch_bytes(index, n)
         certify = (n * rates.comparing + QUERIES * rates.ranking) / self._workers
         certify += copied * rates.writing + 2 * self._n_lists * _LIST_SECONDS
-        copied_rows = 0 if self._compares_bytes else n
+        copied_rows = 0 if self._form.shared.dtype in _BYTES else n
         # the neighbours are found before the lists of each query are ranked; threads keep their work space
         threads = (self._workers - 1) * THREAD_BYTES
         found = exact_bytes(copied_rows, self._form.shared.dim, QUERIES, K, self._workers) - threads
@@ -266,4 +268,4 @@ class ListsPredictor:
     @property
     def _compares_bytes(self) -> bool:
         """Whether vectors are compared as they are; else as floats, of which there are copies."""
-        return self._form.shared.dtype in ("uint8", "int8") and self._form.shared.rotation is None
+        return self._form.shared.dtype in _BYTES and self._form.shared.rotation is None
