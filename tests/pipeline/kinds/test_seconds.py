@@ -50,7 +50,7 @@ def lsh_shape(n: int, hash_bits: int = 16) -> SolvedShape:
 
 def lsh_seconds(shape: SolvedShape, workers: int) -> dict[str, float]:
     files = dict.fromkeys(("sample", "hash", "chain", "emit", "certify"), 0)
-    return lsh.stage_seconds(lsh.Rates(*[1e-6] * 6), shape, MEMORY, workers, files)
+    return lsh.stage_seconds(lsh.Rates(*[1e-6] * 7), shape, MEMORY, workers, files)
 
 
 def graph_seconds(shape: GraphShape, workers: int) -> dict[str, float]:

@@ -223,6 +223,6 @@ def test_vectors_of_many_dimensions_are_settled_a_few_at_a_time() -> None:
 
 def test_star_packing_is_offered_where_its_districts_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SmallDistricts, "vertices", 1 << 18)
-    large, memory = shape(45 * 10**6, order="agglomerative", builder="vamana"), 3 << 29
+    large, memory = shape(45 * 10**6, order="agglomerative", builder="vamana", pq_bytes=28), 3 << 29
     with pytest.raises(BudgetError, match=r"stage order needs .* take --order star"):
         check_memory(fit_shards(large, memory, "local", 16), memory, "local", 16)
