@@ -13,8 +13,9 @@ from tests.support.indexes.by_ranges import IDS, KINDS, QUERIES, VECTORS
 
 import indexmill
 from indexmill.formats.errors import CorruptFile, FormatError, InputError
+from indexmill.formats.urls import retry
 from indexmill.jobs.bench.stored.throttled import Line, Request, Throttled, place, rounds
-from indexmill.pipeline.urls import beside, retry
+from indexmill.pipeline.urls import beside
 from indexmill.pipeline.urls import ranges as url_ranges
 from indexmill.pipeline.urls.cache import BYTES_VARIABLE, CACHE_VARIABLE
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
