@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lists.coded import CodedQueries, can_be_coded, code_queries, merge_coded
+from indexmill.builders.lists.coded import can_be_coded, merge_coded
+from indexmill.builders.lists.coding import CodedQueries, code_queries
 from indexmill.builders.lists.rows import Lists, RowFormat, plain_rows
 from indexmill.builders.lists.scan import MARGIN, Nearest, nothing, scan, united
 from indexmill.builders.nearest.pairs import Pairs

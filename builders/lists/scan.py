@@ -15,7 +15,8 @@ import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
-from indexmill.builders.lists.coded import can_be_coded, code_queries, merge_coded
+from indexmill.builders.lists.coded import can_be_coded, merge_coded
+from indexmill.builders.lists.coding import code_queries
 from indexmill.builders.lists.rows import INT8, PQ, RABITQ, SQ8, UINT8, Lists, RowFormat, exact_keys
 from indexmill.builders.lists.scan_lists import scan_bytes, scan_floats
 from indexmill.builders.nearest.pairs import Pairs
