@@ -99,9 +99,14 @@ def _space(dim: int) -> _Space:
     )
 
 
+def is_coded_dim(dim: int) -> bool:
+    """Return whether codes of floats with so many components are faster, with enough queries."""
+    return CODED_DIM <= dim <= MAX_DIM
+
+
 def can_be_coded(form: RowFormat) -> bool:
     """Return whether rows of a format are plain floats for which codes are faster, with enough queries."""
-    return form.kind in (FLOAT32, FLOAT16) and CODED_DIM <= form.dim <= MAX_DIM
+    return form.kind in (FLOAT32, FLOAT16) and is_coded_dim(form.dim)
 
 
 class CodedBytes(NamedTuple):
@@ -114,7 +119,7 @@ class CodedBytes(NamedTuple):
 
 def coded_bytes(dim: int) -> CodedBytes:
     """Return the memory of comparing vectors of `dim` components by codes."""
-    if not CODED_DIM <= dim <= MAX_DIM:  # never coded
+    if not is_coded_dim(dim):
         return CodedBytes(0, 0, 0)
     group = max(_GROUP_BYTES // 2, SEGMENT * dim) + (2 << 20)
     return CodedBytes(

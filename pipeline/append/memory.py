@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from indexmill.builders.lists.exact import BLOCK_BYTES
+from indexmill.builders.lists.coded import is_coded_dim
+from indexmill.builders.lists.exact import BLOCK_BYTES, CODED_QUERIES
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
@@ -23,7 +24,7 @@ from indexmill.pipeline.kinds.graph.shape import leaf_bytes
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
-#: Copies as floats of bytes that are compared with floats by brute force.
+#: Copies as floats of bytes that are compared with floats by brute force without codes.
 _FLOAT_COPIES = 3
 #: Orders of a tail with no more memory than star packing; any other may take so many bytes, however short the tail is.
 _FRUGAL, TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
@@ -111,9 +112,12 @@ def expected_bytes(larger: OpenedIndex, growth: Growth, threads: int) -> int:
         ordering += ORDERS[larger.order].scratch_bytes(shape)
         ordering = min(ordering, tail_bytes(tail, node.max_degree, larger.order))
         ordering += tail * (4 * node.max_degree + 4)
-    nearer = exact_bytes(growth.added, node.dim, len(larger.entries.vertices), 1, threads)
+    centroids = len(larger.entries.vertices)
+    nearer = exact_bytes(growth.added, node.dim, centroids, 1, threads)
     if larger.space.dtype == np.uint8:  # compared with centroids of floats
-        nearer = _FLOAT_COPIES * 4 * min(BLOCK_BYTES, growth.added * node.dim)
+        floats = 4 * min(BLOCK_BYTES, growth.added * node.dim)
+        by_codes = is_coded_dim(node.dim) and centroids >= CODED_QUERIES
+        nearer = nearer + floats if by_codes else _FLOAT_COPIES * floats
     certified = certify_bytes(n, node.dim, codes, threads)
     errors = error_bytes(larger, growth.n)
     return growth.ids_bytes + 12 * n + max(errors, ordering, nearer, certified)

@@ -49,7 +49,7 @@ _POINTER_BYTES = 8
 class TablesPredictor:
     """See `Predictor`."""
 
-    start_seconds: ClassVar[float] = 0.7
+    start_seconds: ClassVar[float] = 1.0
 
     def __init__(
         self,
