@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.files.diskann import bin_bytes
 from tests.support.damage import Change, cut, put
-from tests.support.indexes.faiss_graphs import make_hnsw, make_nsg
 from tests.support.indexes.imports import clustered_rows, read_all, unpack_diskann
+from tests.support.indexes.made_by_faiss import make_hnsw, make_nsg
 
 import indexmill
 from indexmill.formats.errors import (

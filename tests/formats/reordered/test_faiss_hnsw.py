@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.damage import Change, Damage, add, check_refused, cut, damages, put
 from tests.support.indexes.engine_files import check_there_and_back, read_whole, reordered
-from tests.support.indexes.faiss_graphs import make_hnsw, make_nsg
 from tests.support.indexes.imports import clustered_rows
+from tests.support.indexes.made_by_faiss import make_hnsw, make_nsg
 
 from indexmill.formats.errors import ForeignFile, FormatError, InputError
 from indexmill.formats.reordered.opening import open_engine_file
