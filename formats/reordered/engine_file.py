@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -71,6 +71,13 @@ class EngineFile(ABC):
         """
 
 
+def parts(order: NDArray[np.uint32], most: int) -> Iterator[NDArray[np.uint32]]:
+    """Yield an order, shape (n,), in parts of up to `most` items; at least one item is in each."""
+    step = max(1, most)
+    for first in range(0, len(order), step):
+        yield order[first : first + step]
+
+
 def gathered(rows: NDArray[Any], chosen: NDArray[np.uint32]) -> NDArray[Any]:
     """Return rows of a mapped array, shape (m, ...), read from front to back."""
     ascending = np.argsort(chosen, kind="stable")
@@ -81,8 +88,6 @@ def gathered(rows: NDArray[Any], chosen: NDArray[np.uint32]) -> NDArray[Any]:
 
 def write_rows(rows: NDArray[np.uint8], order: NDArray[np.uint32], file: BinaryIO, advance: Advance) -> None:
     """Write rows, uint8 (n, row_bytes), mapped, in `order`."""
-    step = max(1, STEP_BYTES // rows.shape[1])
-    for first in range(0, len(order), step):
-        chosen = order[first : first + step]
+    for chosen in parts(order, STEP_BYTES // rows.shape[1]):
         file.write(gathered(rows, chosen).data)
         advance(len(chosen))

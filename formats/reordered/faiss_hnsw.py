@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_hnsw import HnswLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
-from indexmill.formats.reordered.engine_file import Advance, write_rows
+from indexmill.formats.reordered.engine_file import Advance, parts, write_rows
+from indexmill.formats.reordered.faiss_opened import OpenedFaiss
+from indexmill.formats.reordered.faiss_passed import pass_scalar_quantizer
 from indexmill.formats.reordered.graph_file import GraphFile, places_of
 from indexmill.formats.reordered.kinds import GRAPHS, HNSW_FLAT
 
@@ -50,12 +52,8 @@ class FaissHnsw(GraphFile):
 
     Parameters
     ----------
-    file : FaissFile
-        Read up to the name of the graph's kind.
-    outer : IndexHeader, optional
-        Header of the IndexIDMap around the graph.
-    kind : str
-        A key of `GRAPHS`.
+    opened : OpenedFaiss
+        Of a kind that is a key of `GRAPHS`.
 
     Raises
     ------
@@ -65,11 +63,12 @@ class FaissHnsw(GraphFile):
 
     ids = "as before, by an IndexIDMap in the file"
 
-    def __init__(self, file: FaissFile, outer: IndexHeader | None, kind: str) -> None:
+    def __init__(self, opened: OpenedFaiss) -> None:
+        file = opened.file
         self.path, self.files = file.path, (file.path,)
         self._file = file
-        self._is_mapped = outer is not None
-        self.kind = GRAPHS[kind]
+        self._is_mapped = opened.outer is not None
+        self.kind = GRAPHS[opened.kind]
         self._begin = file.at - 4  # of the index within the map
         header = file.header()
         self._header_end = file.at
@@ -77,10 +76,9 @@ class FaissHnsw(GraphFile):
         self.lists: HnswLists = HnswLists(file, header.n)
         self._check_entry()
         self._storage_begin = file.at
-        storage = _flat(file, header) if kind == HNSW_FLAT else _scalar(file, header)
+        storage = _flat(file, header) if opened.kind == HNSW_FLAT else _scalar(file, header)
         self._rows, self._stored_begin, self._points = storage
-        self._ids = None if outer is None else file.ids(outer, header.n)
-        file.check_end()
+        self._ids = opened.ids_at_end(header.n)
         self.row_bytes = self._rows.shape[1]
         added = 0 if self._is_mapped else len(_NEW_MAP) + self._header_end - self._begin - 4
         self.rows_begin = self._stored_begin + added
@@ -103,8 +101,7 @@ class FaissHnsw(GraphFile):
         file.write(original.span(self._storage_begin, self._stored_begin))
         write_rows(self._rows, order, file, advance)
         file.write(struct.pack("<Q", self.n))
-        for first in range(0, self.n, _STEP):
-            chosen = order[first : first + _STEP]
+        for chosen in parts(order, _STEP):
             file.write((chosen if self._ids is None else self._ids[chosen]).astype("<i8").data)
 
     def _check_entry(self) -> None:
@@ -179,9 +176,7 @@ def _scalar(file: FaissFile, owner: IndexHeader) -> _Storage:
             repr(kind), "only these are laid out",
         )  # fmt: skip
     header = file.header()
-    file.array("<i4", 3, "scalar quantizer")  # kind, method of training a range, and its parameter
-    dim, row_bytes = (file.number("<u8", what) for what in ("dimension", "bytes of a row"))
-    file.vector("<f4", "ranges")
+    dim, row_bytes = pass_scalar_quantizer(file)
     codes = file.vector(np.uint8, "codes")
     if (header.n, header.dim, dim) != (owner.n, owner.dim, owner.dim):
         got = f"{header.n:,} x {header.dim:,}, and a quantizer of {dim:,}"

@@ -17,42 +17,19 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
-from indexmill.formats.imports.faiss_ivf import FLAT, PQ, SCALAR, TRANSFORMED
+from indexmill.formats.imports.faiss_file import IndexHeader
+from indexmill.formats.imports.faiss_ivf import TRANSFORMED
 from indexmill.formats.imports.faiss_lists import InvertedLists
-from indexmill.formats.imports.mapped import damaged, not_such_a_file
-from indexmill.formats.ivf.rabitq_in_faiss import MORE_BITS
-from indexmill.formats.ivf.transforms_in_faiss import MATRIX, NORMALIZE, REMAP, ROTATION
-from indexmill.formats.reordered.engine_file import STEP_BYTES, Advance, EngineFile, write_rows
+from indexmill.formats.imports.mapped import damaged
+from indexmill.formats.reordered.engine_file import STEP_BYTES, Advance, EngineFile, parts, write_rows
+from indexmill.formats.reordered.faiss_opened import OpenedFaiss
+from indexmill.formats.reordered.faiss_passed import pass_codec, pass_no_map, pass_transforms
 from indexmill.formats.reordered.kinds import LISTS, refused
 
 #: Lists that progress is told of at a time.
 _STEP = 256
 #: Memory of a list: its size, its place and its room, and copies of them while they are checked.
 _LIST_BYTES = 64
-#: Bytes of RaBitQ beside its levels. No other code is longer than the floats that it stands for.
-_FACTORS = 20
-#: Kinds of a map from ids to lists; 0 is none.
-_MAPS = {1: "an array", 2: "a hash table"}
-
-
-class _Transform(NamedTuple):
-    """Fields of a transform, which are passed: bytes, then vectors of 4 bytes an element, then perhaps a matrix."""
-
-    n_bytes: int
-    n_vectors: int
-    has_matrix: bool
-
-
-#: Transforms by their names; a matrix is u8 have_bias and two vectors. LTra is that of OPQ, PcAm and Pcam of PCA.
-_TRANSFORMS = {
-    NORMALIZE: _Transform(4, 0, False),
-    REMAP: _Transform(0, 1, False),
-    ROTATION: _Transform(0, 0, True),
-    MATRIX: _Transform(0, 0, True),
-    "PcAm": _Transform(9, 3, True),
-    "Pcam": _Transform(13, 3, True),
-}
 
 
 class FaissIvf(EngineFile):
@@ -67,11 +44,7 @@ class FaissIvf(EngineFile):
 
     Parameters
     ----------
-    file : FaissFile
-        Read up to the name of the index's kind.
-    outer : IndexHeader, optional
-        Header of the IndexIDMap around the index.
-    kind : str
+    opened : OpenedFaiss
 
     Raises
     ------
@@ -84,12 +57,12 @@ class FaissIvf(EngineFile):
     unit: ClassVar = "lists"
     ids = "as before"
 
-    def __init__(self, file: FaissFile, outer: IndexHeader | None, kind: str) -> None:
-        self.path = file.path
-        self._file = file
+    def __init__(self, opened: OpenedFaiss) -> None:
+        file, kind = opened.file, opened.kind
+        self._file, self.path = file, file.path
         transformed = kind == TRANSFORMED
         if transformed:
-            _pass_transforms(file)
+            pass_transforms(file)
             kind = file.name("kind of the index within")
         if kind not in LISTS:
             raise refused(file, kind, transformed)
@@ -101,14 +74,12 @@ class FaissIvf(EngineFile):
         self._centroids = file.flat_index(coarse, "coarse quantizer", action)[0]
         self._centroids_end = file.at
         self._check_centroids()
-        _pass_no_map(file)
-        self._code_bytes = _pass_codec(file, kind, header.dim)
+        pass_no_map(file)
+        self._code_bytes = pass_codec(file, kind, header.dim)
         self._lists_begin = file.at
         self._lists = InvertedLists(file, self.n, self._code_bytes, header.n)
         self._lists_end = file.at
-        if outer is not None:
-            file.ids(outer, header.n)
-        file.check_end()
+        opened.ids_at_end(header.n)
         head = len(self._head(np.arange(self.n, dtype=np.uint32)))
         rows = header.n * self._lists.row_bytes
         self.size = self._lists_begin + head + rows + file.at - self._lists_end
@@ -128,8 +99,7 @@ class FaissIvf(EngineFile):
         file.write(original.span(self._centroids_end, self._lists_begin))
         file.write(self._head(order))
         with _reader(self._lists.path) as lists:
-            for first in range(0, self.n, _STEP):
-                chosen = order[first : first + _STEP]
+            for chosen in parts(order, _STEP):
                 for number in chosen[self._lists.sizes[chosen] > 0].tolist():
                     for begin, length in self._lists.spans(number):
                         lists.copy(begin, length, file)
@@ -164,87 +134,6 @@ class FaissIvf(EngineFile):
             form, sizes = b"sprs", np.column_stack([filled, sizes[filled]]).astype("<u8").ravel()
         head = struct.pack("<4sQQ4sQ", b"ilar", self.n, self._code_bytes, form, len(sizes))
         return head + sizes.tobytes()
-
-
-def _pass_transforms(file: FaissFile) -> None:
-    """Pass what an IndexPreTransform has before the index within.
-
-    Raises
-    ------
-    ForeignFile
-        If a transform is another one than those of `_TRANSFORMS`.
-    """
-    file.header()
-    for _ in range(file.number("<i4", "number of transforms")):
-        kind = file.name("kind of transform")
-        if kind not in _TRANSFORMS:
-            where, expected = f"byte {file.at - 4}: kind of transform", ", ".join(_TRANSFORMS)
-            action = "only lists behind these are laid out"
-            raise not_such_a_file(file.path, where, expected, repr(kind), action)
-        fields = _TRANSFORMS[kind]
-        file.array(np.uint8, fields.n_bytes, "transform")
-        for _ in range(fields.n_vectors):
-            file.vector("<u4", "transform")
-        if fields.has_matrix:
-            file.number("u1", "flag have_bias")
-            file.vector("<f4", "matrix")
-            file.vector("<f4", "bias")
-        file.array("<i4", 2, "components before and after")
-        file.number("u1", "flag is_trained")
-
-
-def _pass_no_map(file: FaissFile) -> None:
-    """Pass the direct map, which names a list for each id.
-
-    Raises
-    ------
-    ForeignFile
-        If there is one.
-    """
-    begin = file.at
-    kind = file.number("u1", "kind of the direct map")
-    file.vector("<i8", "direct map")
-    if kind:
-        where, got = f"byte {begin}: direct map", _MAPS.get(kind, str(kind))
-        action = "drop it with set_direct_map_type(faiss.DirectMap.NoMap), and write the index again"
-        raise not_such_a_file(file.path, where, "none, because it numbers lists", got, action)
-
-
-def _pass_codec(file: FaissFile, kind: str, dim: int) -> int:
-    """Pass the codec, and return the bytes of a code.
-
-    Raises
-    ------
-    CorruptFile
-        If its sizes are inconsistent.
-    """
-    begin = file.at
-    if kind == FLAT:
-        return 4 * dim
-    if kind == SCALAR:
-        file.array("<i4", 3, "scalar quantizer")  # kind, method of training a range, and its parameter
-        found_dim, size = (file.number("<u8", what) for what in ("dimension", "bytes of a code"))
-        file.vector("<f4", "ranges")
-        again = file.number("<u8", "bytes of a code, again")
-        file.number("u1", "flag by_residual")
-    elif kind == PQ:
-        file.number("u1", "flag by_residual")
-        size, found_dim, m, bits = (
-            file.number("<u8", what) for what in ("bytes of a code", "dimension", "chunks", "bits of a chunk")
-        )
-        file.vector("<f4", "centres")
-        again = -(-m * bits // 8)
-    else:
-        found_dim, size = (file.number("<u8", what) for what in ("dimension", "bytes of a code"))
-        file.array(np.uint8, 12 if kind == MORE_BITS else 4, "metric, and bits of a component")
-        again = file.number("<u8", "bytes of a code, again")
-        file.array(np.uint8, 2, "flag by_residual, and bits of a query")
-    most = 4 * dim + _FACTORS
-    if found_dim != dim or size != again or not 1 <= size <= most:
-        expected = f"{dim:,} components, and twice the same 1 to {most:,} bytes a code"
-        got = f"{found_dim:,} components, {size:,} and {again:,} bytes a code"
-        raise damaged(file.path, f"byte {begin}: codec", expected, got)
-    return size
 
 
 class _Reader(NamedTuple):

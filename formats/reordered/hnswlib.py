@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from indexmill.formats.imports.index import ListBlock, NeighbourLists, check_entry, check_width
 from indexmill.formats.imports.mapped import MappedFile, damaged
 from indexmill.formats.kernel import kernel
-from indexmill.formats.reordered.engine_file import STEP_BYTES, Advance, gathered
+from indexmill.formats.reordered.engine_file import STEP_BYTES, Advance, gathered, parts
 from indexmill.formats.reordered.graph_file import GraphFile, places_of
 
 #: Size, type and place of every field of the header, which has neither magic nor version.
@@ -91,16 +91,14 @@ class HnswlibFile(GraphFile):
         header = self._header.copy()
         header["entry"] = places[self._entry]
         file.write(header.tobytes())
-        step = max(1, STEP_BYTES // self.row_bytes)
-        for first in range(0, self.n, step):
-            chosen = order[first : first + step]
+        step = STEP_BYTES // self.row_bytes
+        for chosen in parts(order, step):
             rows = gathered(self._vertices, chosen)
             links = _renumbered(_as_lists(rows, self.lists.width), places)
             rows[:, : 4 * links.shape[1]] = links.view(np.uint8)
             file.write(rows.data)
             advance(len(chosen))
-        for first in range(0, self.n, step):
-            chosen = order[first : first + step]
+        for chosen in parts(order, step):
             file.write(self._records_of(chosen, places).data)
             advance(len(chosen))
 

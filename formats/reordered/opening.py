@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexmill.formats.imports.faiss_file import ID_MAPS, FaissFile, IndexHeader
 from indexmill.formats.imports.mapped import MappedFile
 from indexmill.formats.reordered.faiss_hnsw import FaissHnsw
 from indexmill.formats.reordered.faiss_ivf import FaissIvf
+from indexmill.formats.reordered.faiss_opened import open_faiss
 from indexmill.formats.reordered.graph_file import GraphFile
 from indexmill.formats.reordered.hnswlib import HnswlibFile
 from indexmill.formats.reordered.kinds import GRAPHS
@@ -31,10 +31,5 @@ def open_engine_file(path: str | Path) -> GraphFile | FaissIvf:
     begins = MappedFile(path).number(0, "<u4", "first bytes")
     if begins == _HNSWLIB_BEGINS:
         return HnswlibFile(path)
-    file = FaissFile(path)
-    kind = file.name("kind of index")
-    outer: IndexHeader | None = None
-    if kind in ID_MAPS:
-        outer = file.header()
-        kind = file.name("kind of the index within")
-    return FaissHnsw(file, outer, kind) if kind in GRAPHS else FaissIvf(file, outer, kind)
+    opened = open_faiss(path)
+    return FaissHnsw(opened) if opened.kind in GRAPHS else FaissIvf(opened)

@@ -31,6 +31,8 @@ from indexmill.formats.urls.retry import retried
 _OPTIONS = re.compile(r"\?[A-Za-z_][\w.-]*=")
 #: How pyarrow begins what it says of a URL whose scheme it does not know.
 _UNKNOWN_SCHEME = "Unrecognized filesystem type"
+#: What clients of fsspec raise where a URL lacks options that they need, such as ``reference://``.
+_OF_MISSING_OPTIONS = (TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -283,9 +285,14 @@ def _connect_fsspec(url: str, said: str | None) -> tuple[fs.FileSystem, str]:
 
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError, *_OF_MISSING_OPTIONS) as error:
         reasons = [f"pyarrow: {said}"] if said else []
         hint = "; write / in a secret as %2F" if said and "syntax error" in said else ""
+        if isinstance(error, _OF_MISSING_OPTIONS):
+            hint += (
+                "; its client needs options that the URL does not give: set them in the configuration of fsspec, or "
+                "name another place"
+            )
         reasons.append(f"fsspec: {first_line(error)}" if said else first_line(error))
         raise InputError(
             f"{shown_url(url)}: no file system for this URL ({without_credentials('; '.join(reasons), url)}); expected "

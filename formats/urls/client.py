@@ -75,6 +75,11 @@ def read_in_time(filesystem: Any) -> ClientFiles | TimedFiles:
     return reached_one if isinstance(reached_one, ClientFiles) else TimedFiles(reached_one)
 
 
+def answer_seconds(n_bytes: int) -> float:
+    """Return in how many seconds a call that reads so many bytes is answered, or counts as failed."""
+    return ANSWER_SECONDS + n_bytes / LEAST_BYTES_PER_SECOND
+
+
 def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 0) -> T:
     """Return ``call()``, which reads so many bytes, and is made by a thread of its own.
 
@@ -100,13 +105,18 @@ def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 
         thread.start()
     except RuntimeError as error:
         raise OSError(f"no thread for a call: {error}") from None
-    seconds = ANSWER_SECONDS + n_bytes / LEAST_BYTES_PER_SECOND
+    seconds = answer_seconds(n_bytes)
     thread.join(seconds)
     if thread.is_alive():
         with _LOCK:
             left.append(thread)
-        raise TimeoutError(f"no answer in {seconds:.0f} s")
+        raise TimeoutError(no_answer(seconds))
     return _told(answer.result)
+
+
+def no_answer(seconds: float) -> str:
+    """Return the reason of a failure, for messages."""
+    return f"no answer in {seconds:.0f} s"
 
 
 class TimedFiles:

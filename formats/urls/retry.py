@@ -68,12 +68,16 @@ def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = ti
             if (final := final_error(error, what)) is not None:
                 raise final from error
             if tried == TRIES:
-                raise StorageError(
-                    f"{what}: failed {TRIES} times ({first_line(error)}); check that the storage answers and run "
-                    "again: finished work is kept"
-                ) from error
+                raise failed(what, TRIES, first_line(error)) from error
             wait(random.uniform(0, min(_MOST_SECONDS, FIRST_SECONDS * 2 ** (tried - 1))))
     raise AssertionError("unreachable")
+
+
+def failed(what: str, tries: int, reason: str) -> StorageError:
+    """Return what to raise for a call that failed every time; `what` is as for `retried`."""
+    return StorageError(
+        f"{what}: failed {tries} times ({reason}); check that the storage answers and run again: finished work is kept"
+    )
 
 
 def final_error(error: Exception, what: str) -> StorageError | None:

@@ -209,7 +209,7 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     from indexmill.jobs.devices.profiles import device_profile
     from indexmill.jobs.score.graph import Setting, with_device
     from indexmill.jobs.score.sweep import output_paths
-    from indexmill.jobs.search.allowed import allowed_vectors, as_filter
+    from indexmill.jobs.search.allowed import allowed_vectors
     from indexmill.jobs.search.engines import check_engine
 
     asked, run, written = common.asked, common.runs, flags.written
@@ -229,8 +229,8 @@ def score(path: Path, common: Scoring, flags: ScoreFlags) -> None:
     index = open_index(path, check_engine(run.engine), **run.places())
     profile, hint = device_profile(path, written.device, run.engine)
     allowed = allowed_vectors(flags.allow, flags.where, index)
-    queries = asked.load(index, run.threads, allowed)
-    chosen = as_filter(flags.allow, flags.where, index)
+    queries = asked.load(index, run.threads, None if allowed is None else allowed.mask)
+    chosen = None if allowed is None else index.filter(allowed)
     settings = [
         Setting(asked.k, *how, run.threads, flags.beam_width, run.inflight, run.deterministic, chosen)
         for how in product(policies, entries)

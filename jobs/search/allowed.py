@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,48 +11,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.reader.filters import as_mask
+from indexmill.reader.filters import Allowed, as_mask
 from indexmill.reader.set import IndexSet
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
 
-def allowed_vectors(
-    allow: Path | None, where: str | None, index: Index | IndexSet
-) -> NDArray[np.bool_] | None:
-    """Return the vectors that both options allow, bool, shape (n_vectors,); None without options.
+def allowed_vectors(allow: Path | None, where: str | None, index: Index) -> Allowed | None:
+    """Return the vectors that both options allow, for `Index.filter` and for the truth; None without options.
+
+    The condition is evaluated once. Without a file it may name a label, which its mask would not say.
 
     Raises
     ------
     InputError
         If one does not fit the index.
     """
+    if allow is not None:
+        return Allowed(_mask(allow, where, index))
     if where is None:
-        return None if allow is None else read_allowed(allow, index)
-    try:
-        mask = index.where(where)
-    except InputError as error:
-        raise InputError(f"--{error}") from None
-    return mask if allow is None else mask & read_allowed(allow, index)
+        return None
+    with _as_option():
+        return index.allowed(where)
 
 
 def as_filter(allow: Path | None, where: str | None, index: Index | IndexSet) -> Any:
     """Return what both options allow as `search` takes it; None without options.
 
-    Of one index that is a filter, made of a condition alone where there is no file: it may name a label, which its mask
-    would not say. A set takes the condition, of which each part makes its filter.
+    A set takes a condition alone, of which each part makes its filter.
 
     Raises
     ------
     InputError
         If one does not fit the index; a set refuses a condition when it is searched.
     """
-    chosen = where if allow is None else allowed_vectors(allow, where, index)
-    if chosen is None or isinstance(index, IndexSet):
-        return chosen
+    if isinstance(index, IndexSet):
+        return where if allow is None else _mask(allow, where, index)
+    chosen = allowed_vectors(allow, where, index)
+    return None if chosen is None else index.filter(chosen)
+
+
+def _mask(allow: Path, where: str | None, index: Index | IndexSet) -> NDArray[np.bool_]:
+    """Return the vectors of a file that also satisfy a condition, if there is one; bool, shape (n_vectors,)."""
+    if where is None:
+        return read_allowed(allow, index)
+    with _as_option():
+        mask = index.where(where)
+    return mask & read_allowed(allow, index)
+
+
+@contextmanager
+def _as_option() -> Iterator[None]:
+    """Name `--where` in an error, as the reader names ``where``."""
     try:
-        return index.filter(chosen)
+        yield
     except InputError as error:
         raise InputError(f"--{error}") from None
 

@@ -1,4 +1,7 @@
-"""How the items of another engine's file are put in order: with which order, in which memory."""
+"""The new order of the items of another engine's file: its choice by name, what it needs, and its computation.
+
+Items are vertices (`graphs`) or inverted lists (`lists`). Nothing is written here except scratch files.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +32,30 @@ _SEED = 0
 
 
 class Arrangement(ABC):
-    """An order by name, and what it is made of.
+    """The order that was chosen for the items of one file.
+
+    Parameters
+    ----------
+    file : EngineFile
+    name : str
+        A key of `layout.portfolio.ORDERS`, or ``"file"`` for an order that a file of the user gives.
+    group : int
+        Number of items that the order tries to place side by side: vertices of at least a page, or 1 for lists.
+    width : int
+        Most neighbours of an item; 0 if items have none.
+
+    Raises
+    ------
+    ConfigError
+        If the file lacks what the order is computed from.
 
     Attributes
     ----------
-    name : str
-        A key of `layout.portfolio.ORDERS`, or ``"file"`` for an order that is given.
-    group : int
-        Items that the order places side by side; those of a page or more.
-    width : int
-        Most neighbours of an item.
+    name, group, width
+        As given.
     """
 
-    #: The order that takes the least memory, where another one takes too much; none if empty.
+    #: Name of the order that needs the least memory, which errors recommend; empty if there is no such order.
     least: ClassVar = ""
 
     def __init__(self, file: EngineFile, name: str, group: int, width: int) -> None:
@@ -52,7 +66,7 @@ class Arrangement(ABC):
 
     @property
     def scratch_bytes(self) -> int:
-        """Return the size of the lists, of the vectors if the order uses them, and of what the order maps."""
+        """Bytes of scratch files: neighbour lists, vectors if the order compares them, and arrays of the order."""
         file, points = self._file, self._file.points
         dim, dtype = (0, np.dtype(np.uint8)) if points is None else (points.shape[1], points.dtype)
         shape = InputShape(file.n, self.width, dim, dtype)
@@ -61,12 +75,14 @@ class Arrangement(ABC):
         return file.n * (4 + 4 * self.width + vectors) + mapped
 
     def threads_within(self, workers: int, memory: int) -> int:
-        """Return on how many threads, up to `workers`, the order and writing the file fit `memory`.
+        """Return the number of threads, at most `workers`, with which the layout stays within `memory` bytes.
+
+        Both the computation of the order and the writing of the new file count; they do not overlap.
 
         Raises
         ------
         BudgetError
-            If they do not fit on one.
+            If one thread needs more.
         """
         file = self._file
         writing, held = file.n * _WRITE_BYTES + _WRITE_BUFFERS, FIXED_BYTES + file.held_bytes
@@ -80,7 +96,22 @@ class Arrangement(ABC):
         return order_threads(*shape, workers, memory - held, divided=False)
 
     def fit(self, lists: Adjacency, scratch: Path, threads: int, progress: Progress) -> NDArray[np.uint32]:
-        """Return the order of items with these `lists`, uint32 (n,)."""
+        """Compute the order.
+
+        Parameters
+        ----------
+        lists : Adjacency
+            Neighbours of all items, as `lists` returns them.
+        scratch : Path
+            Directory of scratch files.
+        threads : int
+            They do not change the order.
+
+        Returns
+        -------
+        uint32 array, shape (n,)
+            The item in each place of the new file.
+        """
         points = _points(self._file, scratch) if self.name in USES_POINTS else None
         with stage_progress(progress, "order", 1, "tasks"):
             given = partial(scratch_array, scratch)
@@ -89,31 +120,37 @@ class Arrangement(ABC):
         return self.settled(order)
 
     def settled(self, order: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Return the order as it is written."""
+        """Return a computed order as it is to be written, uint32 (n,): unchanged, unless a kind of items shifts it."""
         return order
 
     def outcome(self, order: NDArray[np.uint32]) -> Reordered:
-        """Return what to tell of the file in this order, uint32 (n,)."""
+        """Describe the file that was written in `order`, uint32 (n,)."""
         file = self._file
         return Reordered(file.kind, self.name, file.n_vectors, self.group, file.size, file.ids)
 
     @abstractmethod
     def lists(self, scratch: Path, progress: Progress) -> Adjacency:
-        """Return the neighbours of all items, checked and mapped."""
+        """Copy the neighbour lists of all items from the file to mapped scratch files.
+
+        Raises
+        ------
+        CorruptFile
+            If a list is damaged.
+        """
 
     @abstractmethod
     def _check(self) -> None:
-        """Check that the order can be made.
+        """Check that the file has what the order is computed from.
 
         Raises
         ------
         ConfigError
-            If the file has not what it is made of.
+            If it has not.
         """
 
 
 def _points(file: EngineFile, scratch: Path) -> NDArray[Any]:
-    """Copy the vectors into a mapped file, where they are aligned."""
+    """Copy the vectors of a file to a mapped scratch file, (n, dim), in which each component is aligned."""
     points = file.points
     assert points is not None
     mapped = create_npy(scratch / "points.npy", points.dtype, points.shape)

@@ -1,4 +1,4 @@
-"""What `layout` of another engine's file tells."""
+"""The result of a layout of another engine's file, which the command `layout` prints."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reordered:
-    """Outcome of a run.
+    """A file that was written with its vertices, or inverted lists, in a new order.
 
     Attributes
     ----------
     kind : str
-        What the file holds.
+        Engine and kind of index, such as ``faiss IndexHNSWFlat``.
     order : str
-        A key of `layout.portfolio.ORDERS`, or ``"file"``.
+        Name of the order: a key of `layout.portfolio.ORDERS`, or ``"file"`` for one that a file of the user gave.
     n_vectors : int
+        Number of vectors in the file.
     group : int
-        Vertices, or lists, that the order placed side by side; those of a page or more.
+        Number of items that the order tried to place side by side: vertices of at least a page, or 1 for lists.
     bytes : int
         Size of the new file.
     ids : str
-        How results name vectors.
+        How a search of the new file names vectors, in words.
     """
 
     kind: str
@@ -33,23 +34,23 @@ class Reordered:
 
     @property
     def content(self) -> str:
-        """What was put in order, in words."""
+        """The items that were put in order and their number, in words."""
         return f"{self.n_vectors:,} vectors"
 
 
 @dataclass(frozen=True)
 class ReorderedLists(Reordered):
-    """Outcome of a run on inverted lists.
+    """A file that was written with its inverted lists in a new order.
 
     Attributes
     ----------
     lists : list of int
-        The list of the original in each place, which is its new number: as an order file has it.
+        New numbers of lists: ``lists[new]`` is the old number of list `new`. An order file has the same content.
     """
 
     lists: list[int]
 
     @property
     def content(self) -> str:
-        """See `Reordered`."""
+        """See `Reordered.content`."""
         return f"{len(self.lists):,} lists of {self.n_vectors:,} vectors"

@@ -1,7 +1,8 @@
 """Reads of storage, made side by side, and again where no answer comes: the answer that comes first counts.
 
-A read that hangs cannot be ended. So threads are daemons, and only the caller takes up what they return: a thread that
-was left behind touches nothing.
+A read that hangs cannot be ended, and some of pyarrow's own file systems have no time-outs. So threads are daemons, and
+only the caller takes up what they return: a thread that was left behind touches nothing. The last try counts as failed
+when any other call would, and all tries before it with it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from indexmill.formats.errors import StorageError
+from indexmill.formats.urls.client import answer_seconds, no_answer
+from indexmill.formats.urls.retry import failed
 from indexmill.reader.stored import TIMEOUT_S
 
 T = TypeVar("T")
@@ -27,10 +30,20 @@ _MOST_READS, _MOST_BYTES = 128, 256 << 20
 
 
 class Read(NamedTuple, Generic[T]):
-    """A read, which may be made twice at once, and how many bytes it moves."""
+    """A read, which may be made twice at once.
+
+    Attributes
+    ----------
+    make : callable
+    n_bytes : int
+        Bytes that it moves.
+    what : str
+        For the error, such as ``"reading s3://bucket/file"``.
+    """
 
     make: Callable[[], T]
     n_bytes: int
+    what: str
 
 
 class _Live:
@@ -39,6 +52,14 @@ class _Live:
     def __init__(self) -> None:
         self.tries = self.unanswered = 0
         self.began = self.until = 0.0
+        self.error: Exception | None = None
+
+    def wait_for(self, read: Read[Any], n_bytes: int) -> None:
+        """Set the time until which the newest try is waited for, while so many bytes of all reads are on their way."""
+        seconds = PATIENCE_S + n_bytes / LEAST_BYTES_PER_S
+        if self.tries == TRIES:
+            seconds = max(seconds, answer_seconds(read.n_bytes))
+        self.until = max(self.until, self.began + seconds)
 
 
 def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
@@ -47,9 +68,9 @@ def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
     Raises
     ------
     StorageError
-        If no thread can be started.
+        If no thread can be started, or no try of a read is answered in time.
     Exception
-        What a read raised, if no other try of it may be answered yet.
+        What a try of a read raised, if no other try may be answered yet, or none is in time.
     """
     arrived: SimpleQueue[tuple[int, T | None, Exception | None]] = SimpleQueue()
     waiting, live = deque(range(len(reads))), dict[int, _Live]()
@@ -64,14 +85,15 @@ def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
         while waiting and (not live or _has_room(len(live), n_bytes + reads[waiting[0]].n_bytes)):
             n_bytes += reads[waiting[0]].n_bytes
             begin(waiting.popleft())
-        for one in live.values():
-            one.until = max(one.until, one.began + PATIENCE_S + n_bytes / LEAST_BYTES_PER_S)
-        again = {place: one.until for place, one in live.items() if one.tries < TRIES}
-        patience = max(0.0, min(again.values()) - time.monotonic()) if again else None
+        for place, one in live.items():
+            one.wait_for(reads[place], n_bytes)
+        until = min(one.until for one in live.values())
         try:
-            place, answer, error = arrived.get(timeout=patience)
+            place, answer, error = arrived.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
-            for place in [place for place, at in again.items() if at <= time.monotonic()]:
+            for place in [place for place, one in live.items() if one.until <= time.monotonic()]:
+                if live[place].tries == TRIES:
+                    raise _end_of(reads[place], live[place]) from None
                 begin(place)
             continue
         if place not in live:  # another try was faster
@@ -81,14 +103,20 @@ def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
             yield place, answer  # type: ignore[misc]
             continue
         live[place].unanswered -= 1
+        live[place].error = error
         if not live[place].unanswered:
             raise error
 
 
-def answer(make: Callable[[], T], n_bytes: int = 0) -> T:
+def answer(read: Read[T]) -> T:
     """Return what one read returns; see `answers`."""
-    ((_, found),) = answers([Read(make, n_bytes)])
+    ((_, found),) = answers([read])
     return found
+
+
+def _end_of(read: Read[Any], live: _Live) -> Exception:
+    """Return what to raise for a read whose last try was not answered in time: what another try raised says more."""
+    return live.error or failed(read.what, TRIES, no_answer(live.until - live.began))
 
 
 def _has_room(n_reads: int, n_bytes: int) -> bool:

@@ -33,7 +33,7 @@ from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
 from indexmill.formats.location import shown_url
 from indexmill.formats.pagefile.atomic import exchange
 from indexmill.pipeline.mill.disk import told_when_full
-from indexmill.pipeline.urls.beside import answer
+from indexmill.pipeline.urls.beside import Read, answer
 from indexmill.pipeline.urls.output import data_folder
 from indexmill.pipeline.urls.room import FRESH, REMOVED, make_room
 from indexmill.pipeline.urls.storage import Storage
@@ -169,7 +169,7 @@ def manifest_at(storage: Storage) -> bytes:
     StorageError
         If storage refuses.
     """
-    text = answer(lambda: storage.read(MANIFEST_NAME))
+    text = answer(Read(lambda: storage.read(MANIFEST_NAME), 0, f"reading {storage.place}/{MANIFEST_NAME}"))
     if text is None:
         raise InputError(
             f"{storage.place}: no manifest.json there, so it is not an index; build one with: "

@@ -327,7 +327,10 @@ class RemoteIndex:
             for name, first, end in map(self._whole_pages, ranges)
             for start in range(first, end, _PIECE_BYTES)
         ]
-        reads = [Read(partial(self._piece, piece), piece.end - piece.start) for piece in pieces]
+        reads = [
+            Read(partial(self._piece, piece), piece.end - piece.start, f"reading {self.where(piece.name)}")
+            for piece in pieces
+        ]
         for place, (data, is_from_disk) in answers(reads):
             name, start, _ = pieces[place]
             if is_from_disk:

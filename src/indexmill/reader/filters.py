@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import InputError
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Vectors that a search may return.
+
+    Attributes
+    ----------
+    mask : bool array, shape (n_vectors,)
+    is_label : bool
+        Whether they are the vectors of one label, within which edges of the index lead.
+    """
+
+    mask: NDArray[np.bool_]
+    is_label: bool = False
 
 
 def as_mask(allow: ArrayLike, n: int) -> NDArray[np.bool_]:

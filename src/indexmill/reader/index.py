@@ -28,7 +28,7 @@ from indexmill.reader.choices import (
     Place,
     Policy,
 )
-from indexmill.reader.filters import as_mask
+from indexmill.reader.filters import Allowed, as_mask
 from indexmill.reader.opened import Opened, options_of
 from indexmill.reader.orders import as_order
 from indexmill.reader.tables import Tabular
@@ -316,7 +316,7 @@ class Index(Opened["_native.Index"]):
 
         return self._range_result(await outcome(begin))
 
-    def filter(self, allow: ArrayLike | str) -> _native.Filter:
+    def filter(self, allow: ArrayLike | str | Allowed) -> _native.Filter:
         """Return a filter for `search` from a bool array of shape (n_vectors,), vector ids, or a condition.
 
         Time: one pass over ids.imx (4 bytes a vector), after that of `where` for a condition. Memory: n / 8 bytes; as
@@ -324,7 +324,7 @@ class Index(Opened["_native.Index"]):
 
         Parameters
         ----------
-        allow : bool array of shape (n_vectors,), int array of vector ids, or str
+        allow : bool array of shape (n_vectors,), int array of vector ids, str, or what `allowed` returns
             A condition is as in `where`. If it allows the vectors of one label, and the index was built with their
             column as `label_column`, then searches stay within the label. With the mask that `where` returns they are
             as with any other.
@@ -334,9 +334,24 @@ class Index(Opened["_native.Index"]):
         InputError
             If the array has another shape or type, an id is out of range, or the condition does not fit.
         """
-        mask, is_label = self._label(allow) if isinstance(allow, str) else (as_mask(allow, len(self)), False)
+        if isinstance(allow, str):
+            allow = self.allowed(allow)
+        elif not isinstance(allow, Allowed):
+            allow = Allowed(as_mask(allow, len(self)))
         self._fill(IDS_NAME)
-        return self.native.filter(np.packbits(mask, bitorder="little"), is_label)
+        return self.native.filter(np.packbits(allow.mask, bitorder="little"), allow.is_label)
+
+    def allowed(self, condition: str) -> Allowed:
+        """Evaluate a condition once for a caller that needs both its vectors and a filter.
+
+        ``index.filter(index.allowed(condition))`` is ``index.filter(condition)``; arguments and errors are as of
+        `where`.
+        """
+        if self.native.labels is None:
+            return Allowed(self.where(condition))
+        column, least, most = self.native.labels
+        chosen = self._chosen(condition, column)
+        return Allowed(chosen.mask, chosen.are_label and least <= int(chosen.mask.sum()) <= most)
 
     async def _filter_apart(self, choices: GraphChoices) -> None:
         """Put a filter into `choices` in place of what one is made of: files are read on another thread."""
@@ -345,14 +360,6 @@ class Index(Opened["_native.Index"]):
             import asyncio  # see `awaiting`
 
             choices["allow"] = await asyncio.to_thread(self.filter, allow)
-
-    def _label(self, condition: str) -> tuple[NDArray[np.bool_], bool]:
-        """Return the vectors that satisfy a condition, and whether they are a label that has edges of its own."""
-        if self.native.labels is None:
-            return self.where(condition), False
-        column, least, most = self.native.labels
-        chosen = self._chosen(condition, column)
-        return chosen.mask, chosen.are_label and least <= int(chosen.mask.sum()) <= most
 
     def remapped(self, order: ArrayLike) -> Index:
         """Return a view of the index with the vertex of slot ``order[s]`` in slot s, to evaluate a layout.

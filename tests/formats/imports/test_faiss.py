@@ -9,8 +9,8 @@ import faiss
 import numpy as np
 import pytest
 from tests.support.indexes.append import assert_sound, manifest
-from tests.support.indexes.faiss_graphs import make_hnsw, make_nsg
 from tests.support.indexes.imports import clustered_rows, costs, lists_of, read_all
+from tests.support.indexes.made_by_faiss import make_hnsw, make_nsg
 
 import indexmill
 from indexmill.formats.errors import ConfigError

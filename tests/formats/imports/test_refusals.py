@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.files.diskann import bin_bytes
-from tests.support.indexes.faiss_graphs import make_hnsw, make_nsg
+from tests.support.damage import Change, cut, put
 from tests.support.indexes.imports import clustered_rows, read_all, unpack_diskann
+from tests.support.indexes.made_by_faiss import make_hnsw, make_nsg
 
 import indexmill
 from indexmill.formats.errors import (
@@ -33,7 +34,6 @@ from indexmill.formats.imports.faiss import open_faiss
 from indexmill.formats.imports.index import ImportedIndex
 from indexmill.pipeline.imports import graph
 
-Change = Callable[[bytearray], object]
 ROWS = clustered_rows(90, dim=4)
 #: Reading files this small needs no more.
 MOST_BYTES = 8 << 20
@@ -53,14 +53,6 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mapped.add_with_ids(ROWS, np.arange(90) + 7)
     faiss.write_index(mapped, str(folder / "mapped"))
     return folder
-
-
-def put(code: str, at: int, *values: float) -> Change:
-    return lambda data: struct.pack_into(code, data, at, *values)
-
-
-def cut(size: int) -> Change:
-    return lambda data: data.__delitem__(slice(size, None))
 
 
 def copy_of(folder: Path, target: Path, name: str, change: Change) -> Path:
@@ -249,7 +241,7 @@ def test_a_damaged_file_of_faiss_is_refused(graphs: Path, tmp_path: Path) -> Non
         (hnsw, put("<i", neighbours, -2), "vertex 0, neighbour 0"),
         (hnsw, put("<i", parameters, 90), "entry vertex: expected a vertex below 90, got 90"),
         (hnsw, lambda d: d.extend(b"more"), "the end of the file, got 4 more bytes"),
-        (hnsw, lambda d: d.__delitem__(slice(-1, None)), "vectors at byte"),
+        (hnsw, cut(-1), "vectors at byte"),
         (hnsw, put("<f", len(hnsw) - 4, np.nan), "row 89: component 3 is nan"),
         (nsg, put("<i", nsg_graph, 91), "vertices of the graph: expected 90, got 91"),
         (nsg, put("<i", nsg_graph + 4, 0), "R: expected 1 to 512"),

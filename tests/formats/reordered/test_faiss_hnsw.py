@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,10 +14,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.indexes.faiss_graphs import make_hnsw, make_nsg
+from tests.support.damage import Change, Damage, add, check_refused, cut, damages, put
+from tests.support.indexes.engine_files import check_there_and_back, read_whole, reordered
 from tests.support.indexes.imports import clustered_rows
+from tests.support.indexes.made_by_faiss import make_hnsw, make_nsg
 
-from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, InputError
+from indexmill.formats.errors import ForeignFile, FormatError, InputError
 from indexmill.formats.reordered.opening import open_engine_file
 
 N, DIM, M = 400, 6, 4
@@ -56,12 +57,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, make in MADE.items():
         faiss.write_index(make(), str(folder / name))
     return folder
-
-
-def reordered(path: Path, order: np.ndarray) -> bytes:
-    out = io.BytesIO()
-    open_engine_file(path).write(order.astype(np.uint32), out, lambda vertices: None)
-    return out.getvalue()
 
 
 def graph_of(path: Path) -> dict[str, Any]:
@@ -105,9 +100,7 @@ def test_the_graph_that_faiss_reads_is_the_same_by_id(files: Path, tmp_path: Pat
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_an_order_and_its_inverse_give_the_file_back(files: Path, name: str, seed: int) -> None:
-    order = np.random.default_rng(seed).permutation(N)
-    (files / "there").write_bytes(reordered(files / name, order))
-    assert reordered(files / "there", np.argsort(order)) == (files / name).read_bytes()
+    check_there_and_back(files / name, seed)
 
 
 def test_a_file_without_a_map_gets_one_and_keeps_it(files: Path, tmp_path: Path) -> None:
@@ -139,10 +132,6 @@ def test_points_are_flat_vectors_or_bytes(files: Path) -> None:
     assert open_engine_file(files / "sq4").points is None
 
 
-def put(code: str, at: int, *values: float) -> Callable[[bytearray], object]:
-    return lambda data: struct.pack_into(code, data, at, *values)
-
-
 def test_a_damaged_file_is_refused(files: Path, tmp_path: Path) -> None:
     flat, mapped_ = (files / "flat").read_bytes(), (files / "mapped").read_bytes()
     places = 37 + 8 + 8 * struct.unpack_from("<Q", flat, 37)[0] + 8  # behind header and probabilities
@@ -154,7 +143,7 @@ def test_a_damaged_file_is_refused(files: Path, tmp_path: Path) -> None:
     height = np.frombuffer(flat, "<i4", N, levels)
     high, low = int(np.argmax(height > 1)), int(np.argmax(height == 1))
     above = neighbours + 4 * (struct.unpack_from("<Q", flat, offsets + 8 * high)[0] + 2 * M)
-    cases: list[tuple[bytes, Callable[[bytearray], object], str]] = [
+    cases: list[tuple[bytes, Change, str]] = [
         (flat, put("<i", above, low), f"vertex {high}, place {2 * M} of its lists: .* got {low};"),
         (flat, put("<i", above, N), f"vertex {high}, place {2 * M} of its lists: .* got {N};"),
         (flat, put("<i", above, -2), f"vertex {high}, place {2 * M} of its lists: .* got -2;"),
@@ -162,27 +151,14 @@ def test_a_damaged_file_is_refused(files: Path, tmp_path: Path) -> None:
         (flat, put("<i", tail, low), "entry vertex: expected one of level"),
         (flat, put("<i", tail + 4, -1), "entry vertex: expected one of level -1"),
         (flat, put("<q", 8, N + 1), "levels and offsets"),
-        (flat, lambda data: data.extend(b"more"), "the end of the file, got 4 more bytes"),
-        (flat, lambda data: data.__delitem__(slice(-1, None)), "vectors at byte"),
-        (flat, lambda data: data.__delitem__(slice(2, None)), "first bytes at byte 0"),
+        (flat, add(), "the end of the file, got 4 more bytes"),
+        (flat, cut(-1), "vectors at byte"),
+        (flat, cut(2), "first bytes at byte 0"),
         (mapped_, put("<q", 8, N + 1), "one a vector, got 401 vectors and 400 ids"),
-        (mapped_, lambda data: data.__delitem__(slice(-8, None)), "ids at byte"),
+        (mapped_, cut(-8), "ids at byte"),
     ]
     for data, change, message in cases:
-        damaged = bytearray(data)
-        change(damaged)
-        (tmp_path / "x").write_bytes(damaged)
-        with pytest.raises(CorruptFile, match=message) as refusal:
-            read_whole(tmp_path / "x")
-        assert str(tmp_path / "x") in str(refusal.value)
-
-
-def read_whole(path: Path) -> None:
-    """Read and write everything, as a layout does."""
-    file = open_engine_file(path)
-    for _ in file.lists.blocks():
-        pass
-    file.write(np.arange(file.n, dtype=np.uint32)[::-1], io.BytesIO(), lambda vertices: None)
+        check_refused(tmp_path / "x", data, change, message, read_whole)
 
 
 def test_other_kinds_of_files_are_refused_by_name(files: Path, tmp_path: Path) -> None:
@@ -212,23 +188,8 @@ def test_other_kinds_of_files_are_refused_by_name(files: Path, tmp_path: Path) -
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    name=st.sampled_from(["flat", "sq8", "mapped"]),
-    kept=st.one_of(st.just(1.0), st.floats(0, 1)),
-    changes=st.lists(
-        st.tuples(
-            st.one_of(st.floats(0, 0.02), st.floats(0, 1)),
-            st.one_of(st.integers(0, 255), st.sampled_from([2**31 - 1, 2**31, 2**32 - 1, N])),
-        ),
-        max_size=4,
-    ),
-)
-def test_any_damage_is_read_or_refused(
-    files: Path, name: str, kept: float, changes: list[tuple[float, int]]
-) -> None:
-    data = bytearray((files / name).read_bytes())
-    for place, value in changes:
-        struct.pack_into("<I", data, min(int(place * len(data)), len(data) - 4), value)
-    (files / "damaged").write_bytes(data[: int(kept * len(data))])
+@given(name=st.sampled_from(["flat", "sq8", "mapped"]), damage=damages(0.02, [N]))
+def test_any_damage_is_read_or_refused(files: Path, name: str, damage: Damage) -> None:
+    (files / "damaged").write_bytes(damage.of((files / name).read_bytes()))
     with suppress(FormatError, InputError):
         read_whole(files / "damaged")

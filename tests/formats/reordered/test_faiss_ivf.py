@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.indexes.faiss_lists import lists_of, make_ivf, write_on_disk
+from tests.support.damage import Change, Damage, add, check_refused, cut, damages, put
+from tests.support.indexes.engine_files import check_there_and_back, read_whole, reordered
 from tests.support.indexes.imports import clustered_rows
+from tests.support.indexes.made_by_faiss import lists_of, make_ivf, write_on_disk
 
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, InputError
 from indexmill.formats.reordered.opening import open_engine_file
@@ -64,12 +65,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def reordered(path: Path, order: np.ndarray) -> bytes:
-    out = io.BytesIO()
-    open_engine_file(path).write(order.astype(np.uint32), out, lambda lists: None)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("name", [*MADE, "on-disk"])
 def test_the_lists_that_faiss_reads_are_the_same_under_their_new_numbers(
     files: Path, tmp_path: Path, name: str
@@ -99,9 +94,7 @@ def test_lists_of_a_file_on_their_own_come_into_the_new_file(files: Path) -> Non
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_an_order_and_its_inverse_give_the_file_back(files: Path, name: str, seed: int) -> None:
-    order = np.random.default_rng(seed).permutation(LISTS)
-    (files / "there").write_bytes(reordered(files / name, order))
-    assert reordered(files / "there", np.argsort(order)) == (files / name).read_bytes()
+    check_there_and_back(files / name, seed)
 
 
 def test_points_are_centroids(files: Path) -> None:
@@ -117,22 +110,12 @@ def test_progress_counts_every_list_as_often_as_is_said(files: Path) -> None:
     assert sum(told) == file.passes * LISTS
 
 
-def read_whole(path: Path) -> None:
-    """Read and write everything, as a layout does."""
-    file = open_engine_file(path)
-    file.write(np.arange(file.n, dtype=np.uint32)[::-1], io.BytesIO(), lambda items: None)
-
-
-def put(code: str, at: int, *values: float) -> Callable[[bytearray], object]:
-    return lambda data: struct.pack_into(code, data, at, *values)
-
-
 def test_a_damaged_file_is_refused(files: Path, tmp_path: Path) -> None:
     flat, pq, sq8, mapped = ((files / name).read_bytes() for name in ("flat", "pq", "sq8", "mapped"))
     lists, coarse = 37, 37 + 16
     codec = coarse + 4 + 33 + 8 + 4 * LISTS * DIM + 1 + 8
     third = coarse + 4 + 33 + 8 + 4 * 2 * DIM
-    cases: list[tuple[bytes, Callable[[bytearray], object], str]] = [
+    cases: list[tuple[bytes, Change, str]] = [
         (flat, put("<Q", lists, 0), rf"storage: expected 0 x {DIM} as its owner"),
         (flat, put("<f", third + 8, np.nan), rf"byte {third}: centroid 2: expected finite numbers"),
         (
@@ -146,22 +129,17 @@ def test_a_damaged_file_is_refused(files: Path, tmp_path: Path) -> None:
         (flat, put("<Q", codec + 32, 1 << 40), r"size of list 0: expected at most"),
         (flat, put("<Q", codec + 32, 0), r"sizes of the lists: expected 600 in all"),
         (flat, put("<q", 8, N + 1), rf"sizes of the lists: expected {N + 1} in all"),
-        (flat, lambda data: data.extend(b"more"), "the end of the file, got 4 more bytes"),
-        (flat, lambda data: data.__delitem__(slice(-1, None)), "lists at byte"),
+        (flat, add(), "the end of the file, got 4 more bytes"),
+        (flat, cut(-1), "lists at byte"),
         (pq, put("<Q", codec + 1, 7), r"codec: expected 8 components, and twice the same 1 to 52 bytes"),
         (pq, put("<Q", codec + 9, 9), r"codec: expected 8 components.* got 9 components, 2 and 2 bytes"),
         (pq, put("<QQQQ", codec + 1, 2**60, DIM, 2**60, 8), r"codec: .* 1,152,921,504,606,846,976 and"),
         (sq8, put("<Q", codec + 20, 2**64 - 1), r"codec: .* 18,446,744,073,709,551,615 and 8 bytes a code"),
         (mapped, put("<q", 8, N + 1), "one a vector, got 601 vectors and 600 ids"),
-        (mapped, lambda data: data.__delitem__(slice(-8, None)), "ids at byte"),
+        (mapped, cut(-8), "ids at byte"),
     ]
     for data, change, message in cases:
-        damaged = bytearray(data)
-        change(damaged)
-        (tmp_path / "x").write_bytes(damaged)
-        with pytest.raises(CorruptFile, match=message) as refusal:
-            read_whole(tmp_path / "x")
-        assert str(tmp_path / "x") in str(refusal.value)
+        check_refused(tmp_path / "x", data, change, message, read_whole)
 
 
 def test_lists_that_are_missing_or_shorter_are_refused(files: Path, tmp_path: Path) -> None:
@@ -218,21 +196,9 @@ def test_other_kinds_of_files_are_refused_by_name(
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     name=st.sampled_from(["flat", "pq", "sq8", "opq", "mapped", "sparse", "rabitq-4", "on-disk"]),
-    kept=st.one_of(st.just(1.0), st.floats(0, 1)),
-    changes=st.lists(
-        st.tuples(
-            st.one_of(st.floats(0, 0.05), st.floats(0, 1)),
-            st.one_of(st.integers(0, 255), st.sampled_from([2**31 - 1, 2**31, 2**32 - 1, N, LISTS])),
-        ),
-        max_size=4,
-    ),
+    damage=damages(0.05, [N, LISTS]),
 )
-def test_any_damage_is_read_or_refused(
-    files: Path, name: str, kept: float, changes: list[tuple[float, int]]
-) -> None:
-    data = bytearray((files / name).read_bytes())
-    for place, value in changes:
-        struct.pack_into("<I", data, min(int(place * len(data)), len(data) - 4), value)
-    (files / "damaged").write_bytes(data[: int(kept * len(data))])
+def test_any_damage_is_read_or_refused(files: Path, name: str, damage: Damage) -> None:
+    (files / "damaged").write_bytes(damage.of((files / name).read_bytes()))
     with suppress(FormatError, InputError):
         read_whole(files / "damaged")

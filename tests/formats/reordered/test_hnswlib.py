@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.files.hnswlib import ByLabel, from_bytes, random_vertices, to_bytes
+from tests.support.damage import Change, add, check_refused, cut, put
+from tests.support.indexes.engine_files import read_whole, reordered
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.reordered.hnswlib import HnswlibFile
@@ -26,12 +26,6 @@ def write(path: Path, seed: int = 3, n: int = N) -> bytes:
     data = to_bytes(random_vertices(n, DIM, M, seed), M)
     path.write_bytes(data)
     return data
-
-
-def reordered(path: Path, order: np.ndarray) -> bytes:
-    out = io.BytesIO()
-    open_engine_file(path).write(order.astype(np.uint32), out, lambda vertices: None)
-    return out.getvalue()
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -71,14 +65,10 @@ def test_blocks_are_the_lowest_lists(tmp_path: Path) -> None:
     assert found == [vertex.lists[0] for vertex in vertices]
 
 
-def put(code: str, at: int, *values: float) -> Callable[[bytearray], object]:
-    return lambda data: struct.pack_into(code, data, at, *values)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data.__delitem__(slice(95, None)), "header at byte 0"),
+        (cut(95), "header at byte 0"),
         (put("<Q", 8, N - 1), f"n: expected 1 to the room, {N - 1}, got {N}"),
         (put("<Q", 16, 0), "n: expected 1 to the room"),
         (put("<Q", 24, VERTEX + 4), "vertex_bytes: expected"),
@@ -90,21 +80,13 @@ def put(code: str, at: int, *values: float) -> Callable[[bytearray], object]:
         (put("<Q", 64, 2**40), "places on level 0: expected 1 to 512"),
         (put("<H", FIRST + 3 * VERTEX, 9), "vertex 3, at byte .*: degree: expected 0 to 8, got 9"),
         (put("<I", FIRST + N * VERTEX, 5), "vertex 0, .*: higher levels: expected up to . lists of 20 bytes, got 5"),
-        (lambda data: data.extend(b"more"), "size of the file: expected .* by its lists"),
-        (lambda data: data.__delitem__(slice(-1, None)), "higher levels|by its lists"),
-        (lambda data: data.__delitem__(slice(FIRST + N * VERTEX - 1, None)), "vertices at byte 96"),
+        (add(), "size of the file: expected .* by its lists"),
+        (cut(-1), "higher levels|by its lists"),
+        (cut(FIRST + N * VERTEX - 1), "vertices at byte 96"),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_refused(
-    tmp_path: Path, change: Callable[[bytearray], object], message: str
-) -> None:
-    data = bytearray(write(tmp_path / "x"))
-    change(data)
-    (tmp_path / "x").write_bytes(data)
-    with pytest.raises(CorruptFile, match=message) as refusal:
-        for _ in open_engine_file(tmp_path / "x").lists.blocks():
-            pass
-    assert str(tmp_path / "x") in str(refusal.value)
+def test_a_damaged_file_is_refused(tmp_path: Path, change: Change, message: str) -> None:
+    check_refused(tmp_path / "x", write(tmp_path / "x"), change, message, read_whole)
 
 
 def test_a_neighbour_that_is_no_vertex_of_the_level_is_refused(tmp_path: Path) -> None:

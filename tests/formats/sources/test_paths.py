@@ -15,6 +15,7 @@ from tests.support.s3 import flaky_server
 from tests.support.sources import check_source, lists, make, write_bin, write_parquet, write_vecs
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.location import shown_url
 from indexmill.formats.sources.filesystem import InputFile, locate, reading, resolve
 from indexmill.formats.sources.source import SUFFIXES, open_source
 
@@ -179,6 +180,24 @@ def test_errors_of_urls_have_no_credentials(url: str, said: str) -> None:
     assert said in message
     assert not any(secret in message for secret in ("SECRET", "SEC/RET", "RETRET"))
     assert caught.value.__cause__ is None or "SECRET" not in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("reference://user:SECRET@host/x", "missing 1 required positional argument: 'fo'"),
+        ("dir://x", "'NoneType' object has no attribute"),
+    ],
+)
+def test_a_client_that_needs_more_than_a_url_is_named_with_what_to_do(url: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        locate(url)
+    message = str(caught.value)
+    assert message.startswith(f"{shown_url(url)}: no file system for this URL (")
+    assert said in message
+    assert "; expected a local path, a scheme of pyarrow.fs or" in message
+    assert message.endswith("set them in the configuration of fsspec, or name another place")
+    assert "SECRET" not in message
 
 
 def test_broken_link_in_a_directory_is_not_skipped(tree: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ import pytest
 from tests.support.cli import QUERIES, Data, K, N, build, make_data, run, run_json
 
 import indexmill
+from indexmill.formats.index import metadata
 from indexmill.formats.sources.truth import Truth, write_truth
 
 
@@ -101,6 +103,36 @@ def test_search_by_radius_returns_all_within(data: Data, index: Path, odd: Path,
     assert len(filtered) == sum(sum(i % 2 for i in row) for row in near)
     assert "more rows" in run("search", index, "--queries", data.queries, "--radius", 1e9).stdout
     assert run_json("search", index, "--queries", data.queries, "--radius", 0) == []
+
+
+def test_a_score_evaluates_a_condition_once(
+    data: Data, index: Path, odd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated = []
+
+    def count(*given: Any) -> metadata.ChosenRows:
+        evaluated.append(given)
+        return chosen_rows(*given)
+
+    chosen_rows = metadata.chosen_rows
+    monkeypatch.setattr(metadata, "chosen_rows", count)
+    options = [
+        "score",
+        index,
+        "--queries",
+        data.queries,
+        "--base",
+        data.base,
+        "-L",
+        N,
+        "--where",
+        "colour = 'red'",
+    ]
+    for given in ([], ["--allow", odd]):
+        (row,) = run_json(*options, *given)
+        assert 0 < row["n_allowed"] < N
+        assert len(evaluated) == 1
+        evaluated.clear()
 
 
 def test_a_filtered_score_is_about_the_allowed_vectors(

@@ -14,7 +14,7 @@ from tests.support.indexes.at_url import publish
 from tests.support.indexes.builds import build, clustered, flip
 
 import indexmill
-from indexmill.formats.errors import StorageError
+from indexmill.formats.errors import InputError, StorageError
 from indexmill.pipeline.urls.cache import CACHE_VARIABLE
 from indexmill.pipeline.urls.storage import MIRROR_VARIABLE, Storage
 
@@ -59,6 +59,26 @@ def test_a_build_that_was_published_needs_no_more_of_its_storage(
     built = run("build", "--input", "v.npy", "--out", url, *SMALL)
     assert built.exit_code == 0, built.stderr
     assert re.search(r"peak memory +[\d.]+ [MG]iB", built.stdout)
+
+
+@pytest.mark.usefixtures("url")
+def test_a_url_whose_client_cannot_be_made_is_named() -> None:
+    place = "reference://bucket/x"
+    said = rf"{place}: no file system for this URL \(.*'fo'\); expected .*; its client needs options that the URL"
+    for command in (
+        ("build", "--input", "v.npy", "--out", place, *SMALL),
+        ("build", "--input", "v.npy", "--out", "x", "--work", place, *SMALL),
+        ("search", place, "--queries", "v.npy"),
+        ("inspect", place),
+        ("verify", place),
+    ):
+        refused = run(*command)
+        assert refused.exit_code == 3, refused.stderr
+        assert re.search(said, refused.stderr)
+    with pytest.raises(InputError, match=said):
+        indexmill.open(place)
+    with pytest.raises(InputError, match=said):
+        indexmill.build(np.load("v.npy"), place)
 
 
 def test_an_index_at_a_url_is_not_overwritten(url: str) -> None:

@@ -107,8 +107,15 @@ def test_storage_is_opened_at_the_start_without_asking_it(
     assert urls == ([] if opened is None else [opened])
 
 
-def test_storage_whose_client_fails_in_another_way_is_left_to_the_first_job(tmp_path: Path) -> None:
-    assert is_accepted(tmp_path, "reference://{container}")  # a TypeError: it is given no references
+def test_storage_whose_client_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    assert not is_accepted(tmp_path, "reference://{container}")  # it is given no references
+
+
+def test_storage_whose_client_fails_in_another_way_is_left_to_the_first_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1))
+    assert is_accepted(tmp_path, "memory://{container}")
 
 
 def test_storage_whose_client_takes_long_is_left_to_the_first_job(

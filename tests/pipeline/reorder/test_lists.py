@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cli import run, run_json
-from tests.support.indexes.faiss_lists import lists_of, make_ivf, write_on_disk
+from tests.support.indexes.made_by_faiss import lists_of, make_ivf, write_on_disk
 from tests.support.processes.forks import run_forked
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError

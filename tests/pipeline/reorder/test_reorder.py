@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from tests.oracles.files.hnswlib import from_bytes, random_vertices, to_bytes
 from tests.support.cli import run, run_json
-from tests.support.indexes.faiss_graphs import make_hnsw
+from tests.support.indexes.made_by_faiss import make_hnsw
 from tests.support.processes.forks import run_forked
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
