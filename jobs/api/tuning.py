@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from indexmill.pipeline.mill.progress import Progress
     from indexmill.pipeline.spec import BuildSpec
-    from indexmill.pipeline.tune.kinds import BuildReport
-    from indexmill.pipeline.tune.report import TuneRequest
+    from indexmill.pipeline.tune.report import BuildReport
+    from indexmill.pipeline.tune.request import TuneRequest
     from indexmill.pipeline.tune.tables.report import SearchesReport
 
 
@@ -55,14 +55,21 @@ def tune_request(spec: BuildSpec, wanted: Wanted) -> TuneRequest:
     ConfigError
         Naming the option.
     """
-    from indexmill.pipeline.tune.kinds import targets, tuner_of
-    from indexmill.pipeline.tune.report import TuneRequest
+    from indexmill.pipeline.tune.kinds import target_of, tuner_of
+    from indexmill.pipeline.tune.request import TuneRequest
 
     if spec.parts is not None:
         raise ConfigError("parts: one index is tuned; leave parts out, and tune with the vectors of one part")
     asked, scratch = _checked(wanted)
-    recall, ratio = targets(tuner_of(spec.parameters.kind), wanted.recall, wanted.ratio)
-    return TuneRequest(spec, recall, ratio, wanted.k, wanted.max_reads, wanted.effort, asked, scratch)
+    return TuneRequest(
+        spec=spec,
+        target=target_of(tuner_of(spec.parameters.kind), wanted.recall, wanted.ratio),
+        k=wanted.k,
+        max_reads=wanted.max_reads,
+        effort=wanted.effort,
+        queries=asked,
+        work=scratch,
+    )
 
 
 def tune_index(
@@ -84,8 +91,8 @@ def tune_index(
     """
     from indexmill.jobs.jobfile import resolve
     from indexmill.jobs.kinds.opening import kind_of
-    from indexmill.pipeline.tune.kinds import TUNERS, targets
-    from indexmill.pipeline.tune.tables.index import SearchesRequest
+    from indexmill.pipeline.tune.kinds import TUNERS, target_of
+    from indexmill.pipeline.tune.request import SearchesRequest
 
     path, (asked, scratch) = Path(local_path(index, "input")), _checked(wanted)
     for name in given:
@@ -98,19 +105,18 @@ def tune_index(
             f"{path}: an index of kind {kind}, whose searches have one number to choose; measure some with "
             "`indexmill score`"
         )
-    recall, ratio = targets(tuner, wanted.recall, wanted.ratio)
+    target = target_of(tuner, wanted.recall, wanted.ratio)
     run = resolve(None, {"input": [str(path)], "out": f"{path}.tuned", **given}, {})
     request = SearchesRequest(
-        path,
-        recall,
-        ratio,
-        wanted.k,
-        wanted.max_reads,
-        wanted.effort,
-        asked,
-        run.memory,
-        run.workers,
-        scratch,
+        path=path,
+        target=target,
+        k=wanted.k,
+        max_reads=wanted.max_reads,
+        effort=wanted.effort,
+        queries=asked,
+        memory=run.memory,
+        workers=run.workers,
+        work=scratch,
     )
     return tuner.searches(request, progress)
 
@@ -144,7 +150,7 @@ def _checked(wanted: Wanted) -> tuple[NDArray[Any] | None, str | os.PathLike[str
     return None if given is None else given.vectors, scratch
 
 
-def write_job(report: BuildReport, path: Path) -> None:
+def write_job(report: BuildReport[Any], path: Path) -> None:
     """Write the recommended job as TOML that `build` takes, without defaults."""
     from indexmill.formats.pagefile.atomic import atomic_write
 
@@ -152,7 +158,7 @@ def write_job(report: BuildReport, path: Path) -> None:
         file.write(job_text(report).encode())
 
 
-def job_text(report: BuildReport) -> str:
+def job_text(report: BuildReport[Any]) -> str:
     """Return the recommended job as TOML; local paths are absolute, so that it may lie anywhere."""
     job = report.job
     assert job is not None

@@ -1,4 +1,4 @@
-"""Search for the settings of a build by building and searching samples.
+"""Search for the settings of an index, by building and searching samples: here what is the same for every kind.
 
 Imports `pipeline.plan`, `pipeline.build`, `pipeline.generations`, `pipeline.kinds` and `pipeline.mill`.
 """

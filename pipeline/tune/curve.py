@@ -1,25 +1,14 @@
-"""Recall and page reads of an index by list size, query by query, and interpolated to a wanted recall."""
+"""Quality and cost of searches by list size, query by query, and the cost interpolated to a wanted quality."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.bootstrap import Interval, crossing, draws, percentiles
-from indexmill.pipeline.kinds.common.judge import Judge
-
-if TYPE_CHECKING:
-    from indexmill.pipeline.tune.sample import Level
-    from indexmill.reader.index import Index
-
-#: Each list is so many times as long as the one before, and the longest has so many candidates.
-_STEP, MOST_CANDIDATES = 1.25, 512
-#: Curves go on until the quality is better than the target by this share of what is missing to the best: draws of the
-#: bootstrap cross the target on both sides of where the mean does.
-_BEYOND = 0.25
 
 
 @dataclass(frozen=True)
@@ -29,26 +18,21 @@ class Curve:
     Attributes
     ----------
     sizes : int64 array, shape (s,)
-        List sizes, ascending.
+        List sizes, ascending: L of a graph, S of hash tables.
     recalls, pages : float32 array, shape (q, s)
-        Of each query: share of the k nearest that were found, and pages read.
+        Of each query: share of the k nearest that were found, and pages read. Of hash tables the quality that is
+        wanted, see `Target.quality`, and the work.
     """
 
     sizes: NDArray[np.int64]
     recalls: NDArray[np.float32]
     pages: NDArray[np.float32]
 
-    def tuning_half(self) -> Curve:
-        """The first half of the queries."""
-        return self.part(slice(None, len(self.recalls) // 2))
-
-    def reporting_half(self) -> Curve:
-        """The second half of the queries."""
-        return self.part(slice(len(self.recalls) // 2, None))
-
-    def part(self, queries: slice) -> Curve:
-        """Return the curve of some of the queries."""
-        return Curve(self.sizes, self.recalls[queries], self.pages[queries])
+    def half(self, *, reporting: bool) -> Curve:
+        """Return the curve of the second half of the queries, which report, or of the first one, which tunes."""
+        middle = len(self.recalls) // 2
+        half = slice(middle, None) if reporting else slice(middle)
+        return Curve(self.sizes, self.recalls[half], self.pages[half])
 
 
 @dataclass(frozen=True)
@@ -78,30 +62,6 @@ class AtRecall:
     def interval(self) -> Interval:
         """95% interval of the page reads, over queries."""
         return percentiles(self.draws)
-
-
-def measure_curve(index: Index, level: Level, target: float, threads: int) -> Curve:
-    """Search with longer and longer lists until recall@k is well above `target`, or lists are as long as they get."""
-    queries = level.queries
-    judge = Judge(level.points, queries, threads)
-    sizes: list[int] = []
-    recalls: list[NDArray[np.float32]] = []
-    pages: list[NDArray[np.float32]] = []
-    enough = beyond(target)
-    for size in list_sizes(queries.k, min(MOST_CANDIDATES, level.size), _STEP):
-        result = index.search(queries.vectors, queries.k, L=size, threads=threads, deterministic=True)
-        hits = np.minimum(judge.hits(result.vector_ids).sum(axis=1), queries.k)
-        sizes.append(size)
-        recalls.append((hits / queries.k).astype(np.float32))
-        pages.append(result.counters["pages_read"].astype(np.float32))
-        if worse_half(recalls[-1]) >= enough:
-            break
-    return Curve(np.array(sizes), np.column_stack(recalls), np.column_stack(pages))
-
-
-def beyond(target: float, best: float = 1.0) -> float:
-    """Return a quality somewhat better than `target`, at which curves end."""
-    return target + _BEYOND * (best - target)
 
 
 def worse_half(quality: NDArray[np.float32]) -> np.float32:

@@ -1,11 +1,16 @@
-"""Effort of a tuning, counted in vectors and queries, so that a slow machine tries the same."""
+"""Effort of a tuning, counted in vectors and queries, so that a slow machine tries the same, and in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from indexmill.pipeline.tune.report import TuneRequest
-from indexmill.pipeline.tune.sample import check_k, sample_sizes
+from indexmill.formats.errors import BudgetError
+from indexmill.pipeline.tune.request import TuneRequest
+from indexmill.pipeline.tune.sample import LEAST_SAMPLE, RATIO, check_k, sample_sizes
+
+#: Vectors of the largest sample at least.
+LEAST_LARGEST = RATIO * LEAST_SAMPLE
 
 
 @dataclass(frozen=True)
@@ -37,3 +42,43 @@ def samples_of(request: TuneRequest, n: int, most: int) -> tuple[tuple[int, ...]
     sizes, n_queries = sample_sizes(n, most, EFFORTS[request.effort].queries, given)
     check_k(request.k, sizes, more_effort(request.effort, sizes, n - n_queries))
     return sizes, n_queries
+
+
+def samples_within(
+    request: TuneRequest, n: int, need: Callable[[int, int], int]
+) -> tuple[tuple[int, ...], int, int]:
+    """Return the sizes of the samples that the job's memory holds, how many queries, and the workers of the trials.
+
+    There are as many workers, at most the job's, as memory then holds; results do not depend on them.
+
+    Parameters
+    ----------
+    need : callable
+        Returns the memory of trials on so many vectors with so many workers; it grows with both. That of
+        `LEAST_LARGEST` vectors with one worker was checked.
+
+    Raises
+    ------
+    InputError
+        As `samples_of`.
+    """
+    memory, workers = request.spec.memory, request.spec.workers
+    size = min(EFFORTS[request.effort].sample, n)
+    while need(size, 1) > memory and size > LEAST_LARGEST:
+        size = max(LEAST_LARGEST, size - size // 8)
+    while need(size, workers) > memory and workers > 1:
+        workers -= 1
+    return *samples_of(request, n, size), workers
+
+
+def check_memory(what: str, need: int, memory: int, hint: str = "") -> None:
+    """Refuse a tuning that its memory does not hold; `hint` says what else would help.
+
+    Raises
+    ------
+    BudgetError
+    """
+    if need > memory:
+        raise BudgetError(
+            f"memory: {what} needs {need:,} bytes, the budget is {memory:,}; give that many with --memory{hint}"
+        )

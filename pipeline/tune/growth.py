@@ -2,14 +2,14 @@
 
 A search visits about log n vertices, so reads at equal recall might grow by as many with each doubling of n. But with n
 neighbours move together, and codes tell them from others less and less: then the list that a recall takes grows, too,
-and reads rather grow by the same factor with each doubling. On measured vectors the truth lay between the two (see
-docs/guides/tune.md), so both are extrapolated from the growth between the smallest and the largest sample, and the
-middle is taken. Values that fall are extrapolated by the factor alone: as many fewer with each doubling come to less
-than nothing.
+and reads rather grow by the same factor with each doubling. Both are extrapolated from the growth between the smallest
+and the largest sample, and the middle is taken. Values that fall are extrapolated by the factor alone: as many fewer
+with each doubling come to less than nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,12 +45,37 @@ class Outlook:
         return percentiles(self.draws)
 
 
+@dataclass(frozen=True)
+class Growth:
+    """Reads of a candidate at the target, of the reporting half of the queries.
+
+    Attributes
+    ----------
+    reads : tuple of float
+        On each sample. Infinite where the target is not reached.
+    interval : Interval
+        Of those on the largest sample, 95% over queries.
+    outlook : Outlook
+        For all vectors.
+    """
+
+    reads: tuple[float, ...]
+    interval: Interval
+    outlook: Outlook
+
+
 def predict(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook:
     """Predict the reads of `n` vectors from the reads `found` in samples of ascending `sizes`."""
     reads = np.array([at.reads for at in found])
     drawn = np.stack([at.draws for at in found])
     share = np.random.default_rng(_SEED).uniform(0, 1, drawn.shape[1])
     return Outlook(float(extrapolated(sizes, reads, n)), np.asarray(extrapolated(sizes, drawn, n, share)))
+
+
+def list_size_of(sizes: Sequence[int], lists: Sequence[float], n: int, least: float) -> int:
+    """Return the list size for `n` vectors by that of each sample, but no less than `least`; 0 if it is not known."""
+    there = max(float(extrapolated(sizes, np.array(lists), n)), least)
+    return math.ceil(there) if math.isfinite(there) else 0
 
 
 def extrapolated(

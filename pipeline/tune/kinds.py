@@ -1,21 +1,20 @@
-"""What `tune` finds for each kind of index: parameters of its builds, and options of searches of an index."""
+"""The kinds of index that `tune` is for, and how each is tuned: one row a kind, which commands look up by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.tune.report import DEFAULT_RECALL, TuneReport, TuneRequest
-from indexmill.pipeline.tune.run import run_tune
-from indexmill.pipeline.tune.tables.index import SearchesRequest, tune_searches
-from indexmill.pipeline.tune.tables.report import SearchesReport, TablesReport
+from indexmill.pipeline.tune.graphs.run import tune_graphs
+from indexmill.pipeline.tune.report import BuildReport
+from indexmill.pipeline.tune.request import DEFAULT_RECALL, SearchesRequest, Target, TuneRequest
+from indexmill.pipeline.tune.tables.index import tune_searches
+from indexmill.pipeline.tune.tables.report import SearchesReport
 from indexmill.pipeline.tune.tables.run import tune_tables
-
-BuildReport: TypeAlias = TuneReport | TablesReport
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,13 @@ class Tuner:
         Finds options of searches of an index, where there are several to find.
     """
 
-    build: Callable[[TuneRequest, VectorSource, Progress | None], BuildReport]
+    build: Callable[[TuneRequest, VectorSource, Progress | None], BuildReport[Any]]
     ratio: float | None = None
     searches: Callable[[SearchesRequest, Progress | None], SearchesReport] | None = None
 
 
 TUNERS: Mapping[str, Tuner] = {
-    "graph": Tuner(run_tune),
+    "graph": Tuner(tune_graphs),
     "lsh": Tuner(tune_tables, 1.05, tune_searches),
 }
 
@@ -56,8 +55,8 @@ def tuner_of(kind: str) -> Tuner:
     return TUNERS[kind]
 
 
-def targets(tuner: Tuner, recall: float | None, ratio: float | None) -> tuple[float, float | None]:
-    """Return the recall that is wanted, and the ratio that is wanted in place of it.
+def target_of(tuner: Tuner, recall: float | None, ratio: float | None) -> Target:
+    """Return what searches are tuned for: a ratio, or a recall.
 
     Raises
     ------
@@ -70,4 +69,6 @@ def targets(tuner: Tuner, recall: float | None, ratio: float | None) -> tuple[fl
         raise ConfigError("target_ratio: for hash tables (kind lsh); give --target-recall in its place")
     if recall is None and ratio is None:
         ratio = tuner.ratio
-    return DEFAULT_RECALL if recall is None else recall, ratio
+    if ratio is not None:
+        return Target("ratio", ratio)
+    return Target("recall", DEFAULT_RECALL if recall is None else recall)

@@ -1,34 +1,23 @@
-"""Memory, space and time of the index of all vectors, as `plan` predicts them."""
+"""Memory, space and time of the index of all vectors that a candidate would make, as `plan` predicts them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import product
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
 
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import work_directory
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.kinds.common.shape import stored_vectors
-from indexmill.pipeline.kinds.common.sizes import parse_search_memory
-from indexmill.pipeline.kinds.graph import memory
-from indexmill.pipeline.kinds.graph.parameters import graph_parameters
-from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.graph.size import GraphSize
+from indexmill.pipeline.kinds.common.parameters import KindParameters
+from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.plan import Plan, make_plan
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate, Space, usual_code
+from indexmill.pipeline.tune.choice import Cost
+
+C = TypeVar("C")
 
 
-@dataclass(frozen=True)
-class Price:
-    """Bytes that searches hold of an index, and that it takes on storage."""
-
-    memory_bytes: int
-    index_bytes: int
-
-
-class Prices:
+class Prices(ABC, Generic[C]):
     """Prices of candidates, for all vectors of a job.
 
     Parameters
@@ -38,124 +27,37 @@ class Prices:
     """
 
     def __init__(self, spec: BuildSpec, source: VectorSource) -> None:
-        self._spec, self._source = spec, source
-        self._plans: dict[GraphCandidate, Plan] = {}
+        self.spec, self.source = spec, source
 
-    def job(self, candidate: Candidate) -> BuildSpec:
+    @abstractmethod
+    def parameters(self, candidate: C) -> KindParameters:
+        """Return the parameters of the job with those of a candidate."""
+
+    def job(self, candidate: C) -> BuildSpec:
         """Return the job that builds a candidate."""
-        p = candidate.applied(graph_parameters(self._spec.parameters))
-        return self._spec.model_copy(update={"parameters": p})
+        return self.spec.model_copy(update={"parameters": self.parameters(candidate)})
 
-    def price(self, candidate: Candidate) -> Price:
-        """Return memory and space.
-
-        Raises
-        ------
-        BudgetError
-            If the build does not fit the job's memory.
-        """
-        size = self._size(candidate)
-        return Price(size.shape.held_bytes, size.needed_scratch()[1]["emit"])
-
-    def check_fits(self, candidate: Candidate) -> None:
-        """Refuse what cannot be built.
+    @abstractmethod
+    def size(self, candidate: C) -> Size[Any]:
+        """Return the size of that job, which fits its memory.
 
         Raises
         ------
-        BudgetError
-            If the build does not fit memory or disk.
+        BudgetError, ConfigError
         """
-        self._size(candidate).check_space(work_directory(self._spec), 0)
 
-    def why_not(self, candidate: Candidate) -> str | None:
-        """Return why a candidate cannot be built, or searched in the memory that searches may hold; None if it can."""
-        p = candidate.applied(graph_parameters(self._spec.parameters))
-        if p.search_memory is not None:
-            limit = parse_search_memory(p.search_memory)
-            held = GraphShape(*stored_vectors(self._source, p.metric), 0.0, p).held_bytes
-            if held > limit.bytes and not limit.per_vector:
-                return f"searches would hold {held:,} bytes, more than --search-memory {p.search_memory}"
+    @abstractmethod
+    def cost(self, candidate: C, reads: float) -> Cost:
+        """Return the costs of a candidate that can be built, and whose searches take so many reads."""
+
+    def refusal(self, candidate: C) -> BudgetError | ConfigError | None:
+        """Return why a candidate cannot be built; None if it fits memory and disk."""
         try:
-            self.check_fits(candidate)
+            self.size(candidate).check_space(work_directory(self.spec), 0)
         except (BudgetError, ConfigError) as error:
-            return str(error)
+            return error
         return None
 
-    def plan(self, candidate: Candidate) -> Plan:
-        """Return the plan of the build; candidates of one graph share it, for codes hardly change it."""
-        if candidate.graph not in self._plans:
-            self._plans[candidate.graph] = make_plan(self.job(candidate), self._source)
-        return self._plans[candidate.graph]
-
-    def _size(self, candidate: Candidate) -> GraphSize:
-        job = self.job(candidate).computing_on("cpu")  # sizes are the same on a GPU, which need not be here
-        return GraphSize(job, self._source)
-
-
-def buildable(space: Space, prices: Prices, left_out: list[str]) -> Space:
-    """Return `space` without codes and degrees that cannot be built, or held in memory; say why in `left_out`.
-
-    Codes are tried with the least degree, degrees with the smallest codes, then the other pairs.
-
-    Raises
-    ------
-    BudgetError, ConfigError
-        If not even the smallest can.
-    """
-    graphs = space.graphs()[:: len(space.alphas)]
-    prices.check_fits(Candidate(graphs[0], space.codes[0]))
-
-    def fits(graph: GraphCandidate, code: CodeFormat, words: str) -> bool:
-        if why := prices.why_not(Candidate(graph, code)):
-            left_out.append(f"{words}: {why}")
-        return not why
-
-    codes = [code for code in space.codes if fits(graphs[0], code, f"codes of {code.pq_bytes} bytes")]
-    graphs = [graph for graph in graphs if fits(graph, codes[0], f"R={graph.max_degree}")]
-    unfit = {
-        (graph.max_degree, code.pq_bytes)
-        for graph, code in product(graphs[1:], codes[1:])
-        if not fits(graph, code, f"R={graph.max_degree} with codes of {code.pq_bytes} bytes")
-    }
-    return replace(
-        space,
-        degrees=tuple(graph.max_degree for graph in graphs),
-        codes=tuple(codes),
-        usual=usual_code(codes, space.usual.pq_bytes),
-        unfit=frozenset(unfit),
-    )
-
-
-def sample_within(
-    spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int
-) -> tuple[int, int]:
-    """Return the most vectors, up to `wanted`, that trials of one worker take in one piece in the job's memory.
-
-    The second number is of the workers, at most the job's, that trials then can have; results do not depend on it.
-
-    Raises
-    ------
-    BudgetError
-        If the vectors are fewer than `least`.
-    """
-    p = graph_parameters(spec.parameters)
-    widest = p.model_copy(
-        update={"max_degree": max(space.degrees), **space.largest_code()._asdict(), "shard_vectors": None}
-    )
-
-    def need(size: int, workers: int) -> int:
-        shape = GraphShape(*stored_vectors(source, p.metric, size), 0.0, widest)
-        stages = memory.stage_bytes(shape, spec.memory, workers)
-        return FIXED_BYTES + max(stages.values())
-
-    size, workers = wanted, spec.workers
-    while size >= least and need(size, 1) > spec.memory:
-        size -= max(1, size // 8)
-    if size < least:
-        raise BudgetError(
-            f"memory: a sample of {least:,} vectors with R={max(space.degrees)} needs {need(least, 1):,} bytes, the "
-            f"budget is {spec.memory:,}; give that many with --memory, or fix a smaller -R"
-        )
-    while need(size, workers) > spec.memory:
-        workers -= 1
-    return size, workers
+    def plan(self, candidate: C) -> Plan:
+        """Return the plan of the build."""
+        return make_plan(self.job(candidate), self.source)

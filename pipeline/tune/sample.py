@@ -6,6 +6,7 @@ so that what grows from one sample to the next goes on growing to the whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.draws import TUNING, generator
 from indexmill.pipeline.kinds.common.ingest import ingest
 from indexmill.pipeline.kinds.common.judge import TuningQueries
-from indexmill.pipeline.kinds.common.metric import as_asked
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.tune.queries import as_compared, check_count, check_queries, spread
+from indexmill.pipeline.tune.request import TuneRequest
 
 #: Vectors of a sample at least; below twice that times `RATIO` there is nothing to extrapolate from.
 LEAST_SAMPLE = 800
@@ -30,8 +33,8 @@ LEAST_SAMPLE = 800
 RATIO, LEVELS = 4, 3
 #: Vectors that an input must have: two samples, and queries beside them.
 LEAST_VECTORS = 5 * LEAST_SAMPLE
-#: Queries at least, and the share of a small input that they are taken from.
-LEAST_QUERIES, _QUERY_SHARE = 200, 10
+#: The share of a small input that queries are taken from.
+_QUERY_SHARE = 10
 #: Neighbours wanted, of the vectors of the smallest sample: at most one in so many.
 _VECTORS_A_NEIGHBOUR = 10
 #: Rows read at a time.
@@ -109,11 +112,8 @@ def sample_sizes(n: int, most: int, queries: int, given: int | None) -> tuple[tu
     InputError
         If there are too few queries.
     """
-    if given is not None and given < LEAST_QUERIES:
-        raise InputError(
-            f"queries: {given:,}; expected at least {LEAST_QUERIES}, half to tune on and half to report on; pass "
-            "more, or leave --queries out to take some from the input"
-        )
+    if given is not None:
+        check_count(given, ", or leave --queries out to take some from the input")
     count = min(queries, n // _QUERY_SHARE if given is None else given) // 2 * 2
     largest = min(most, n - (count if given is None else 0))
     sizes = [largest]
@@ -137,6 +137,39 @@ def check_k(k: int, sizes: tuple[int, ...], hint: str = "") -> None:
         )
 
 
+def samples_bytes(source: VectorSource, metric: str, sizes: Sequence[int], queries: int) -> int:
+    """Return the bytes of samples: drawn in one file, with `queries`, and then each as drawn and as stored."""
+    drawn = source.dim * source.dtype.itemsize
+    _, dim, dtype = stored_vectors(source, metric)
+    return (sizes[-1] + queries) * drawn + sum(sizes) * (drawn + dim * dtype.itemsize)
+
+
+def levels_of(
+    request: TuneRequest,
+    source: VectorSource,
+    sizes: Sequence[int],
+    n_queries: int,
+    workers: int,
+    directory: Path,
+    progress: Progress,
+) -> list[Level]:
+    """Draw the samples, and find the true neighbours of the queries in each.
+
+    Raises
+    ------
+    InputError
+        As `draw`.
+    """
+    p = request.spec.parameters
+    drawn = draw(source, request.queries, sizes[-1], n_queries, p.metric, p.seed, directory, progress)
+    levels = []
+    with stage_progress(progress, "truth", len(sizes), "samples"):
+        for size in sizes:
+            levels.append(level_of(drawn, size, p.metric, request.k, workers, directory))
+            progress.advance(1)
+    return levels
+
+
 def draw(
     source: VectorSource,
     given: NDArray[Any] | None,
@@ -156,7 +189,10 @@ def draw(
     InputError
         If a vector that was drawn is unusable, naming it, or queries do not suit the vectors.
     """
-    asked = None if given is None else _chosen_queries(given, queries, source, metric)
+    asked = None
+    if given is not None:
+        check_queries(given, source.dim, metric, "as the vectors have it", "them")
+        asked = spread(given, queries)
     rng = generator(seed, TUNING)
     drawn = rng.choice(source.n_vectors, size + (queries if asked is None else 0), replace=False)
     rows = create_npy(directory / "drawn.npy", source.dtype, (len(drawn), source.dim))
@@ -179,8 +215,7 @@ def level_of(drawn: Drawn, size: int, metric: str, k: int, threads: int, directo
     stored.mkdir()
     ingest(open_source(str(path)), metric, stored, Silent())
     points = np.load(stored / "vectors.npy", mmap_mode="r")
-    asked = as_asked(drawn.queries, metric)
-    asked = asked if asked.dtype == points.dtype else asked.astype(np.float32)
+    asked = as_compared(drawn.queries, metric, points.dtype)
     _, distances = exact_neighbours(points, asked, k, threads)
     kth = distances[:, -1].astype(np.float64)
     queries = TuningQueries(drawn.queries, asked.astype(np.float32), kth, k, None)
@@ -196,14 +231,3 @@ def _check_rows(source: VectorSource, rows: NDArray[Any], ids: NDArray[np.int64]
         for i, row in zip(ids.tolist(), rows, strict=True):
             check_batch(VectorBatch(i, row[None], None, None, name, i), metric)
         raise
-
-
-def _chosen_queries(given: NDArray[Any], count: int, source: VectorSource, metric: str) -> NDArray[Any]:
-    if given.ndim != 2 or given.shape[1] != source.dim:
-        raise InputError(
-            f"queries: expected shape (q, {source.dim}) as the vectors have it, got {given.shape}; pass the queries "
-            "that belong to them"
-        )
-    check_batch(VectorBatch(0, given, None, None, "queries", 0), metric)
-    chosen = np.linspace(0, len(given) - 1, count).astype(np.int64)
-    return np.ascontiguousarray(given[chosen])

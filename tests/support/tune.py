@@ -7,7 +7,7 @@ import numpy as np
 from indexmill.pipeline.kinds.graph.candidates import Format, open_formats
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.tune.space import Space, space_of, tried_formats
+from indexmill.pipeline.tune.graphs.space import Space, space_of, tried_formats
 
 N = 4400
 #: One graph, so that a run takes seconds; codes are left open.

@@ -119,7 +119,7 @@ def tune(
 
     Returns
     -------
-    TuneReport, TablesReport or SearchesReport
+    GraphsReport, TablesReport or SearchesReport
         ``parameters`` are the recommended ones, for `build` or for `LshIndex.search`; None if no setting reaches what
         was asked, and ``failure()`` says why. ``rows`` has what was tried, ``to_dict()`` the whole report.
 

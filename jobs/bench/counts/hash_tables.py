@@ -25,7 +25,8 @@ from indexmill.jobs.bench.programs import ours
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
 from indexmill.pipeline.kinds.lsh.shape import asked_of
 from indexmill.pipeline.kinds.lsh.tasks import sampled_distances
-from indexmill.pipeline.tune.sample import LEAST_QUERIES, LEAST_VECTORS
+from indexmill.pipeline.tune.queries import LEAST_QUERIES
+from indexmill.pipeline.tune.sample import LEAST_VECTORS
 from indexmill.reader.lsh import LshIndex
 
 NAMES = ("sift1m", "text40k", "embed768")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from indexmill.jobs.api.tuning import Wanted as Given
     from indexmill.pipeline.spec import BuildSpec
-    from indexmill.pipeline.tune.kinds import BuildReport
+    from indexmill.pipeline.tune.report import BuildReport
 
 NAME = "tune"
 EXAMPLES = examples(
@@ -141,7 +141,7 @@ def _tune_searches(options: Options) -> None:
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.api.tuning import tune_index
     from indexmill.jobs.console.progress import stderr_progress
-    from indexmill.jobs.console.tuned import show_searches
+    from indexmill.jobs.console.tuned.tables import show_searches
 
     if options.out is not None:
         raise ConfigError(
@@ -241,11 +241,11 @@ def index_name(source: str) -> str:
     return (PurePath(named).stem or "tuned") + INDEX_SUFFIX
 
 
-def _show(report: BuildReport, kind: str) -> None:
+def _show(report: BuildReport[Any], kind: str) -> None:
     """Print the frontier, and what to take."""
     from indexmill.jobs.console.tables import stdout_console
-    from indexmill.jobs.console.tuned import show_tables
-    from indexmill.jobs.console.tunedgraphs import show_graphs
+    from indexmill.jobs.console.tuned.graphs import show_graphs
+    from indexmill.jobs.console.tuned.tables import show_tables
 
     shows: dict[str, Callable[[Console, Any], None]] = {"graph": show_graphs, "lsh": show_tables}
     shows[kind](stdout_console(), report)

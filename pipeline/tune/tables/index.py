@@ -8,12 +8,8 @@ reached. Settings are chosen by the first half of the queries, and figures are r
 from __future__ import annotations
 
 import math
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,29 +17,25 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.builders.lists.exact import exact_neighbours
-from indexmill.formats.errors import BudgetError, InputError
+from indexmill.formats.errors import InputError
 from indexmill.formats.lsh.shape import most_probes
 from indexmill.formats.pagefile.mapped import create_npy
-from indexmill.formats.sources.source import VectorBatch
-from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.draws import TUNING, drawn_rows
 from indexmill.pipeline.generations.kept import copy_kept
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, exact_bytes
-from indexmill.pipeline.kinds.common.metric import as_asked
-from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
-from indexmill.pipeline.tune.effort import EFFORTS
-from indexmill.pipeline.tune.sample import LEAST_QUERIES
+from indexmill.pipeline.tune.effort import EFFORTS, check_memory
+from indexmill.pipeline.tune.queries import as_compared, check_count, check_queries, spread
+from indexmill.pipeline.tune.request import SearchesRequest, Target
+from indexmill.pipeline.tune.scratch import scratch_directory
 from indexmill.pipeline.tune.tables.report import SearchesReport, SearchRow
 from indexmill.pipeline.tune.tables.searches import (
     Choices,
     TableCurve,
     TableQueries,
-    Target,
     measure_tables,
     open_tables,
-    target_of,
 )
 from indexmill.pipeline.tune.tables.trials import cost_of, reached
 
@@ -51,42 +43,6 @@ from indexmill.pipeline.tune.tables.trials import cost_of, reached
 PROBES = (0, 1, 2, 4, 8, 16, 32)
 #: Memory of searches beside the parts of the index that stay in memory, and bytes a vector of its numbers.
 _SEARCH_BYTES, _VECTOR_BYTES = 32 << 20, 24
-
-
-@dataclass(frozen=True)
-class SearchesRequest:
-    """The request.
-
-    Attributes
-    ----------
-    path : path
-        The index.
-    target_recall : float
-        Of the k nearest.
-    target_ratio : float, optional
-        Overall ratio that is wanted in place of a recall.
-    k : int
-    max_reads : float, optional
-        Work of a query at most, in reads.
-    effort : {"low", "normal", "high"}
-        Most queries.
-    queries : array, shape (q, dim), optional
-        By default vectors of the index, each left out of its own results.
-    memory, workers : int
-    work : path, optional
-        Where a copy of the vectors goes; by default where the system keeps such files.
-    """
-
-    path: str | os.PathLike[str]
-    target_recall: float
-    target_ratio: float | None
-    k: int
-    max_reads: float | None
-    effort: str
-    queries: NDArray[Any] | None
-    memory: int
-    workers: int
-    work: str | os.PathLike[str] | None
 
 
 def tune_searches(request: SearchesRequest, progress: Progress | None = None) -> SearchesReport:
@@ -103,28 +59,26 @@ def tune_searches(request: SearchesRequest, progress: Progress | None = None) ->
     FormatError
         If the index is damaged.
     """
-    listener, place = progress or Silent(), Path(request.work or tempfile.gettempdir())
+    listener = progress or Silent()
     with OpenedTables(request.path) as opened, threadpool_limits(1):
-        target = target_of(request.target_recall, request.target_ratio, opened.metric)
+        request.target.check(opened.metric)
         row = opened.files.vectors.row_format
         left = opened.left
         _check(request, opened, len(left))
-        check_free(place, len(left) * row.dim * row.element_dtype.itemsize, "tuning")
-        place.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=place))
-        try:
+        copied = len(left) * row.dim * row.element_dtype.itemsize
+        with scratch_directory(request.work, copied) as directory:
             vectors = create_npy(directory / "vectors.npy", row.element_dtype, (len(left), row.dim))
             copy_kept(opened.files.vectors, left, vectors)
             with stage_progress(listener, "truth", 1, "samples") as shown:
                 asked = _asked(request, opened, vectors, left)
                 shown.advance(1)
-            curves = _measured(request, target, opened, asked, listener)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            curves = _measured(request, opened, asked, listener)
     return SearchesReport(
-        target, request.k, request.max_reads, len(left), len(asked.vectors), request.queries is not None,
-        rows_of(curves, target, request.max_reads),
-    )  # fmt: skip
+        request=request,
+        n_vectors=len(left),
+        n_queries=len(asked.vectors),
+        rows=rows_of(curves, request.target, request.max_reads),
+    )
 
 
 def rows_of(
@@ -132,40 +86,28 @@ def rows_of(
 ) -> tuple[SearchRow, ...]:
     """Return a row for the curve of each number of probes; the least work of the tuning half is recommended."""
     rows = [
-        SearchRow(probes, cost_of(curve, target, False).reads, reached(curve, target))
+        SearchRow(probes=probes, reads=cost_of(curve, target).reads, reached=reached(curve, target))
         for probes, curve in curves.items()
     ]
     most = math.inf if max_reads is None else max_reads
-    within = [row for row in rows if row.reached.candidates and row.cost <= most]
-    best = min(within, key=lambda row: (row.cost, row.probes), default=None)
+    within = [row for row in rows if row.reached.list_size and row.reads <= most]
+    best = min(within, key=lambda row: (row.reads, row.probes), default=None)
     return tuple(replace(row, recommended=row is best) for row in rows)
 
 
 def _check(request: SearchesRequest, opened: OpenedTables, n: int) -> None:
     """Refuse too few queries, too many neighbours, and too little memory."""
     count = n if request.queries is None else len(request.queries)
-    if count < LEAST_QUERIES:
-        raise InputError(
-            f"queries: {count:,}; expected at least {LEAST_QUERIES}, half to tune on and half to report on; pass more"
-        )
+    check_count(count)
     most = n - 1 if request.queries is None else n
     if request.k > most:
         raise InputError(f"k: {request.k:,} neighbours wanted of {most:,} vectors; use a smaller -k")
     if request.queries is not None:
-        if request.queries.ndim != 2 or request.queries.shape[1] != opened.dim:
-            raise InputError(
-                f"queries: expected shape (q, {opened.dim}) for {opened.path}, got {request.queries.shape}; pass the "
-                "queries that belong to it"
-            )
-        check_batch(VectorBatch(0, request.queries, None, None, "queries", 0), opened.metric)
+        check_queries(request.queries, opened.dim, opened.metric, f"for {opened.path}", "it")
     queries = EFFORTS[request.effort].queries
     need = FIXED_BYTES + _SEARCH_BYTES + _VECTOR_BYTES * opened.n
     need += exact_bytes(n, opened.files.functions.dim, queries, request.k, request.workers)
-    if need > request.memory:
-        raise BudgetError(
-            f"memory: to tune searches of {n:,} vectors needs {need:,} bytes, the budget is {request.memory:,}; give "
-            "that many with --memory, or lower --workers"
-        )
+    check_memory(f"to tune searches of {n:,} vectors", need, request.memory, ", or lower --workers")
 
 
 def _asked(
@@ -187,16 +129,14 @@ def _asked(
         given = compared[:, : opened.dim]
     else:
         own = None
-        chosen = np.linspace(0, len(request.queries) - 1, min(count, len(request.queries))).astype(np.int64)
-        given = np.ascontiguousarray(request.queries[chosen])
-        compared = as_asked(given, opened.metric)
-        compared = compared if compared.dtype == vectors.dtype else compared.astype(np.float32)
+        given = spread(request.queries, count)
+        compared = as_compared(given, opened.metric, vectors.dtype)
     _, nearest = exact_neighbours(vectors, compared, request.k, request.workers, skip=own)
     return TableQueries(given, compared.astype(np.float32), vectors, nearest, places, own)
 
 
 def _measured(
-    request: SearchesRequest, target: Target, opened: OpenedTables, asked: TableQueries, progress: Progress
+    request: SearchesRequest, opened: OpenedTables, asked: TableQueries, progress: Progress
 ) -> dict[int, TableCurve]:
     """Search with each number of probes; return the curve of each, in that order."""
     index, p = open_tables(opened.path, request.memory), opened.parameters
@@ -205,6 +145,8 @@ def _measured(
     found = {}
     with stage_progress(progress, "probes", len(tried), "settings") as shown:
         for probes in tried:
-            found[probes] = measure_tables(index, asked, target, Choices(probes, p.ratio), request.workers)
+            found[probes] = measure_tables(
+                index, asked, request.target, Choices(probes, p.ratio), request.workers
+            )
             shown.advance(1)
     return found

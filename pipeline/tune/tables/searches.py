@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.kinds.common.judge import distances_to
 from indexmill.pipeline.kinds.common.ratio import query_ratios
 from indexmill.pipeline.kinds.common.recall import recall_by_distance
 from indexmill.pipeline.kinds.lsh.certify import mapped
-from indexmill.pipeline.tune.curve import Curve, beyond, list_sizes, recall_with, worse_half
+from indexmill.pipeline.tune.curve import Curve, list_sizes, recall_with, worse_half
+from indexmill.pipeline.tune.request import Target
 
 if TYPE_CHECKING:
     from indexmill.reader.lsh import LshIndex
@@ -23,57 +23,6 @@ if TYPE_CHECKING:
 READ_BYTES = 64 << 10
 #: Each number of candidates is so many times the one before, and the greatest is the vectors over `_MOST_SHARE`.
 _STEP, _MOST_SHARE = 1.5, 4
-
-
-@dataclass(frozen=True)
-class Target:
-    """The quality that searches are to have.
-
-    Attributes
-    ----------
-    measure : {"ratio", "recall"}
-        Overall ratio, at most `value`; or recall of the k nearest, at least `value`.
-    value : float
-    """
-
-    measure: Literal["ratio", "recall"]
-    value: float
-
-    def quality(self, value: float | NDArray[Any]) -> Any:
-        """Return what grows as searches get better."""
-        return -value if self.measure == "ratio" else value
-
-    @property
-    def least(self) -> float:
-        """The quality that is enough."""
-        return float(self.quality(self.value))
-
-    @property
-    def beyond(self) -> float:
-        """A quality somewhat better than enough, at which draws of the queries cross `least` on both sides."""
-        return beyond(self.least, float(self.quality(1.0)))
-
-    def words(self, k: int) -> str:
-        """Return the target in words."""
-        name = "overall ratio" if self.measure == "ratio" else f"recall@{k}"
-        return f"{name} {self.value:g}"
-
-
-def target_of(recall: float, ratio: float | None, metric: str) -> Target:
-    """Return the target of a request: the ratio, if one is wanted.
-
-    Raises
-    ------
-    ConfigError
-        If a ratio is wanted under inner product, whose distances are those of another space.
-    """
-    if ratio is None:
-        return Target("recall", recall)
-    if metric == "ip":
-        raise ConfigError(
-            "target_ratio: there is no ratio of distances under inner product; give --target-recall in its place"
-        )
-    return Target("ratio", ratio)
 
 
 @dataclass(frozen=True)
@@ -143,10 +92,9 @@ class TableCurve:
         work = self.reads + self.distances * np.float32(self.vector_bytes / READ_BYTES)
         return Curve(self.candidates, quality, work)
 
-    def at(self, values: NDArray[np.float32], candidates: float, reporting: bool) -> NDArray[np.float64]:
-        """Return `values`, (q, s), of one half of the queries with so many candidates, linear between two numbers."""
-        curve = Curve(self.candidates, values, values)
-        return recall_with(curve.reporting_half() if reporting else curve.tuning_half(), candidates)
+    def at(self, values: NDArray[np.float32], candidates: float) -> NDArray[np.float64]:
+        """Return `values`, (q, s), of the reporting half with so many candidates, linear between two numbers."""
+        return recall_with(Curve(self.candidates, values, values).half(reporting=True), candidates)
 
 
 def open_tables(path: Path, memory: int) -> LshIndex:

@@ -5,16 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexmill.pipeline.tune.choice import (
-    Cost,
-    fewest_of_each_degree,
-    frontier,
-    kept_graphs,
-    recommended,
-    worthwhile_lists,
-)
+from indexmill.pipeline.tune.choice import Cost, frontier, recommended
+from indexmill.pipeline.tune.graphs.choice import fewest_of_each_degree, kept_graphs, worthwhile_lists
+from indexmill.pipeline.tune.graphs.space import GraphCandidate
 from indexmill.pipeline.tune.growth import Outlook
-from indexmill.pipeline.tune.space import GraphCandidate
 
 
 def spread(mean: float, by: float = 0.0) -> np.ndarray:
@@ -27,7 +21,7 @@ def at(reads: float, by: float = 0.0) -> Outlook:
 
 
 def cost(reads: float, memory: int = 1, index: int = 1, list_size: int = 1, degree: int = 1) -> Cost:
-    return Cost(reads, memory, index, list_size, degree)
+    return Cost(reads, memory, index, (memory, index, list_size, degree))
 
 
 def test_the_slacks_with_the_fewest_reads_are_kept_for_each_degree() -> None:
@@ -71,7 +65,7 @@ def test_what_reaches_the_recall_in_few_draws_is_not_like_what_always_does() -> 
 
 def test_the_frontier_is_what_nothing_beats() -> None:
     rng = np.random.default_rng(2)
-    costs = [Cost(float(r), *(int(x) for x in row)) for r, row in zip(
+    costs = [cost(float(r), *(int(x) for x in row)) for r, row in zip(
         rng.integers(1, 6, 60), rng.integers(1, 4, (60, 4)), strict=True
     )]  # fmt: skip
     costs.append(cost(np.inf, 0))

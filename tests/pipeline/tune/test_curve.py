@@ -28,6 +28,6 @@ def test_a_cost_at_a_recall_lies_between_two_list_sizes() -> None:
     np.testing.assert_allclose(recall_with(curve, 30), 0.95)
     below = at_recall(curve, 0.5)  # the shortest list is above it
     assert (below.reads, below.list_size, below.recall) == pytest.approx((5, 10, 0.8))
-    beyond = at_recall(curve.part(slice(0, 10)), 1.0 + 1e-3)
+    beyond = at_recall(curve.half(reporting=True), 1.0 + 1e-3)
     assert not beyond.reached
     assert beyond.recall == pytest.approx(1.0)

@@ -21,11 +21,13 @@ from indexmill.jobs.api.tuning import job_text
 from indexmill.pipeline.kinds.common.recall import Recall
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.tune import run as run_module
 from indexmill.pipeline.tune.choice import Cost
-from indexmill.pipeline.tune.growth import Outlook
-from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
-from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate
+from indexmill.pipeline.tune.graphs import run as run_module
+from indexmill.pipeline.tune.graphs.report import GraphRow, GraphsReport
+from indexmill.pipeline.tune.graphs.space import Candidate, CodeFormat, GraphCandidate
+from indexmill.pipeline.tune.growth import Growth, Outlook
+from indexmill.pipeline.tune.report import Reached
+from indexmill.pipeline.tune.request import Target, TuneRequest
 
 
 def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) -> None:
@@ -42,7 +44,7 @@ def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) 
 def test_a_recall_that_nothing_reaches_is_told_with_the_best_there_is(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexmill.pipeline.tune.curve.MOST_CANDIDATES", 12)
+    monkeypatch.setattr("indexmill.pipeline.tune.graphs.searches.MOST_CANDIDATES", 12)
     result = run("tune", base, *GRAPH, "--pq-bytes", "1", "--target-recall", "0.99", "--json")
     assert result.exit_code == 8
     assert json.loads(result.stdout)["recommended"] is None
@@ -85,17 +87,30 @@ def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> 
             indexmill.tune(base, kind=kind, parts=2)
 
 
-def report(recall: float, stated: dict[str, Any], **settled: Any) -> TuneReport:
+def report(recall: float, stated: dict[str, Any], **settled: Any) -> GraphsReport:
     """A report in which nothing was good enough."""
     spec = BuildSpec(input=["x.npy"], out="x.index", parameters=Parameters(**stated))
     p = spec.parameters.model_copy(update=settled)
-    request = TuneRequest(spec.model_copy(update={"parameters": p}), target_recall=recall, max_reads=3)
+    spec = spec.model_copy(update={"parameters": p})
+    request = TuneRequest(spec=spec, target=Target("recall", recall), max_reads=3)
     candidate = Candidate(GraphCandidate(63, 148, 1.2), CodeFormat(64, "opq"))
     reads = math.inf if recall > 0.99 else 20.0
-    cost, outlook, found = Cost(reads, 1, 1, 1, 1), Outlook(reads, np.array([reads])), Recall(0.99, 0.98, 1.0)
-    row = TuneRow(candidate, cost, 0.99, (reads,), (None, None), outlook, 0, found, 0)
-    return TuneReport(
-        request, frozenset(spec.parameters.model_fields_set), 10_000, (4_000,), 200, (row,), None, ()
+    row = GraphRow(
+        candidate=candidate,
+        cost=Cost(reads, 1, 1, (1, 1, 1, 1)),
+        growth=Growth((reads,), (None, None), Outlook(reads, np.array([reads]))),
+        reached=Reached(list_size=0, best=0.99, recall=Recall(0.99, 0.98, 1.0)),
+        list_size=0,
+    )
+    return GraphsReport(
+        request=request,
+        n_vectors=10_000,
+        n_queries=200,
+        rows=(row,),
+        stated=frozenset(Parameters(**stated).model_fields_set),
+        sizes=(4_000,),
+        job=None,
+        left_out=(),
     )
 
 

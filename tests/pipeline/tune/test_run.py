@@ -17,8 +17,8 @@ import indexmill
 from indexmill.formats.sources.source import open_source
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune.effort import EFFORTS, Effort
-from indexmill.pipeline.tune.prices import Prices
-from indexmill.pipeline.tune.space import Candidate, CodeFormat, GraphCandidate
+from indexmill.pipeline.tune.graphs.prices import GraphPrices
+from indexmill.pipeline.tune.graphs.space import Candidate, CodeFormat, GraphCandidate
 
 #: What may differ between two equal runs.
 TIMES = ("build_seconds", "build_memory_bytes")
@@ -58,10 +58,10 @@ def test_tune_recommends_a_job_on_the_frontier(found: Any) -> None:
 
 def test_the_memory_that_is_told_is_the_one_that_limits_are_held_against(found: Any, base: Path) -> None:
     spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(R=12, L=30))
-    prices = Prices(spec, open_source(str(base)))
+    prices = GraphPrices(spec, open_source(str(base)))
     for row in found["candidates"]:
         candidate = Candidate(GraphCandidate(12, 30, 1.2), CodeFormat(row["pq_bytes"], row["pq_rotation"]))
-        assert row["search_memory_bytes"] == prices.price(candidate).memory_bytes
+        assert row["search_memory_bytes"] == prices.cost(candidate, 1.0).memory_bytes
 
 
 def test_equal_runs_try_the_same_and_find_the_same(found: Any, base: Path, tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from tests.support.indexes.append import points
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.mill.progress import Silent
+from indexmill.pipeline.spec import BuildSpec
+from indexmill.pipeline.tune.effort import LEAST_LARGEST, samples_within
+from indexmill.pipeline.tune.request import TuneRequest
 from indexmill.pipeline.tune.sample import check_enough, check_k, draw, level_of, sample_sizes
 
 
@@ -18,6 +21,14 @@ def test_samples_grow_fourfold_and_leave_queries_out() -> None:
     assert sample_sizes(1_000_000, 100_000, 2_000, None) == ((6_250, 25_000, 100_000), 2_000)
     assert sample_sizes(4_000, 100_000, 2_000, None) == ((900, 3_600), 400)
     assert sample_sizes(20_000, 100_000, 2_000, 501) == ((1_250, 5_000, 20_000), 500)
+
+
+def test_memory_that_holds_the_least_samples_is_enough() -> None:
+    spec = BuildSpec(input=["base.npy"], out="x.index", memory=LEAST_LARGEST << 20, workers=3)
+    sizes, queries, workers = samples_within(
+        TuneRequest(spec=spec), 4_000, lambda size, workers: size * workers << 20
+    )
+    assert (sizes, queries, workers) == ((800, LEAST_LARGEST), 400, 1)
 
 
 def test_too_few_vectors_or_queries_or_too_many_neighbours_are_refused() -> None:

@@ -12,9 +12,10 @@ from tests.support.indexes.append import points
 from tests.support.tune import GRAPH, N
 
 import indexmill
-from indexmill.pipeline.tune import run as tune
-from indexmill.pipeline.tune.curve import Curve, measure_curve
-from indexmill.pipeline.tune.effort import Effort
+from indexmill.pipeline.tune import sample, scratch
+from indexmill.pipeline.tune.curve import Curve
+from indexmill.pipeline.tune.effort import EFFORTS, Effort
+from indexmill.pipeline.tune.graphs.searches import measure_curve
 
 
 def held_bytes(directory: Path) -> int:
@@ -24,18 +25,18 @@ def held_bytes(directory: Path) -> int:
 def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_space_that_was_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexmill.pipeline.tune.space.DEGREES", (6, 32))
-    monkeypatch.setattr("indexmill.pipeline.tune.space.ALPHAS", (1.2,))
-    monkeypatch.setitem(tune.EFFORTS, "low", Effort(3_300, 200))
-    monkeypatch.setattr(tune, "LAST_DEGREES", 1)
+    monkeypatch.setattr("indexmill.pipeline.tune.graphs.space.DEGREES", (6, 32))
+    monkeypatch.setattr("indexmill.pipeline.tune.graphs.space.ALPHAS", (1.2,))
+    monkeypatch.setitem(EFFORTS, "low", Effort(3_300, 200))
+    monkeypatch.setattr("indexmill.pipeline.tune.graphs.run.LAST_DEGREES", 1)
     looked_for, held = list[int](), list[int]()
-    monkeypatch.setattr(tune, "check_free", lambda _, need, *__: looked_for.append(need))
+    monkeypatch.setattr(scratch, "check_free", lambda _, need, *__: looked_for.append(need))
 
     def measure(*arguments: Any) -> Curve:
         held.append(held_bytes(tmp_path))  # when most is there
         return measure_curve(*arguments)
 
-    monkeypatch.setattr("indexmill.pipeline.tune.trials.measure_curve", measure)
+    monkeypatch.setattr("indexmill.pipeline.tune.graphs.trials.measure_curve", measure)
     report = indexmill.tune(
         points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16, work=tmp_path
     )
@@ -58,7 +59,7 @@ def test_no_room_for_the_samples_is_told_before_they_are_drawn(
         return real(path)._replace(free=4096) if path == tmp_path else real(path)
 
     monkeypatch.setattr("indexmill.pipeline.mill.disk_space.shutil.disk_usage", full)
-    monkeypatch.setattr(tune, "draw", lambda *_: pytest.fail("drew a sample"))
+    monkeypatch.setattr(sample, "draw", lambda *_: pytest.fail("drew a sample"))
     result = run("tune", base, *GRAPH, "--work", tmp_path / "scratch")
     assert result.exit_code == 4
     assert "the tuning needs" in result.stderr

@@ -9,7 +9,7 @@ from tests.support.tune import plain_space, shape_of
 
 from indexmill.pipeline.kinds.graph.candidates import Format, open_formats
 from indexmill.pipeline.spec import Parameters
-from indexmill.pipeline.tune.space import (
+from indexmill.pipeline.tune.graphs.space import (
     ALPHAS,
     DEGREES,
     CodeFormat,

@@ -15,11 +15,12 @@ from tests.support.indexes.lsh import build_lsh
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.pipeline.kinds.common.ratio import query_ratios
+from indexmill.pipeline.tune.choice import Cost
+from indexmill.pipeline.tune.request import SearchesRequest, Target
 from indexmill.pipeline.tune.tables.index import rows_of
-from indexmill.pipeline.tune.tables.prices import TableCost
 from indexmill.pipeline.tune.tables.report import SearchesReport
-from indexmill.pipeline.tune.tables.run import candidates_of, kept
-from indexmill.pipeline.tune.tables.searches import Choices, TableCurve, Target
+from indexmill.pipeline.tune.tables.run import candidates_of, kept_costs
+from indexmill.pipeline.tune.tables.searches import Choices, TableCurve
 
 #: Width and scale of the functions, so that a run takes seconds: probes and candidates are tuned.
 FIXED = ("--kind", "lsh", "--gamma", "0.5", "-w", "4")
@@ -113,19 +114,19 @@ def test_gamma_and_width_are_tried_where_they_are_open(base: Path) -> None:
 
 
 def test_of_the_settings_the_best_and_those_that_nothing_beats_are_kept() -> None:
-    costs = [TableCost(reads, size, 1) for reads, size in ((30, 1), (20, 2), (25, 3), (10, 4), (11, 4))]
-    assert kept(costs, 3, None) == [0, 1, 3]
-    assert kept(costs, 4, None) == [0, 1, 3, 4]
-    assert kept(costs, 2, 25) == [1, 3]
-    assert kept(costs, 9, 5) == [0, 1, 2, 3, 4]
+    costs = [Cost(reads, 1, size, (size, 1)) for reads, size in ((30, 1), (20, 2), (25, 3), (10, 4), (11, 4))]
+    assert kept_costs(costs, 3, None) == [0, 1, 3]
+    assert kept_costs(costs, 4, None) == [0, 1, 3, 4]
+    assert kept_costs(costs, 2, 25) == [1, 3]
+    assert kept_costs(costs, 9, 5) == [0, 1, 2, 3, 4]
 
 
 def test_candidates_for_all_vectors_are_no_fewer_than_for_a_sample() -> None:
     sizes = [6_250, 25_000, 100_000]
-    assert candidates_of(sizes, np.array([40.0, 30, 24.5]), 10, 100_000_000) == 25
-    assert candidates_of(sizes, np.array([20.0, 25, 30]), 10, 100_000) == 30
-    assert candidates_of(sizes, np.array([20.0, 25, 30]), 10, 1_600_000) == 43
-    assert candidates_of(sizes, np.array([20.0, 25, np.inf]), 10, 1_600_000) == 0
+    assert candidates_of(sizes, [40.0, 30, 24.5], 10, 100_000_000) == 25
+    assert candidates_of(sizes, [20.0, 25, 30], 10, 100_000) == 30
+    assert candidates_of(sizes, [20.0, 25, 30], 10, 1_600_000) == 43
+    assert candidates_of(sizes, [20.0, 25, np.inf], 10, 1_600_000) == 0
 
 
 def test_a_target_knows_which_way_is_better() -> None:
@@ -152,11 +153,13 @@ def test_probes_are_chosen_and_limited_by_the_half_of_the_queries_that_is_not_re
     target = Target("recall", 0.75)
     rows = rows_of(curves, target, None)
     assert [row.recommended for row in rows] == [True, False]
-    assert [row.cost for row in rows] == [10, 14]
+    assert [row.reads for row in rows] == [10, 14]
     assert [row.reached.work for row in rows] == [16, 12]
     assert [row.reached.interval for row in rows] == [(16, 16), (12, 12)]
     assert [row.recommended for row in rows_of(curves, target, 11)] == [True, False]
-    none = SearchesReport(target, 10, 9, 1000, 200, True, rows_of(curves, target, 9))
+    request = SearchesRequest(target=target, max_reads=9, path="index", memory=1 << 30, workers=1)
+    rows = rows_of(curves, target, 9)
+    none = SearchesReport(request=request, n_vectors=1000, n_queries=200, rows=rows)
     assert "the least is 10.0 with 0 probes and S = 20" in str(none.failure())
 
 
@@ -182,10 +185,10 @@ def test_searches_of_an_index_get_the_probes_and_candidates_with_the_least_work(
 
 def test_queries_of_the_caller_and_a_limit_of_work_are_kept(index: Path) -> None:
     found = indexmill.tune(index, target_recall=0.6, queries=points(300, 5), workers=1)
-    assert found.are_given
+    assert found.queries_from == "the caller"
     assert found.n_queries == 300
     assert found.recommended.reached.recall.mean == pytest.approx(0.6, abs=0.08)
-    least = min(row.cost for row in found.rows)
+    least = min(row.reads for row in found.rows)
     none = indexmill.tune(index, target_recall=0.6, queries=points(300, 5), workers=1, max_reads=least - 1)
     assert none.parameters is None
     assert "max-reads: no setting takes the work of at most" in none.failure()
