@@ -290,7 +290,7 @@ def _connect_fsspec(url: str, said: str | None) -> tuple[fs.FileSystem, str]:
         hint = "; write / in a secret as %2F" if said and "syntax error" in said else ""
         if isinstance(error, _OF_MISSING_OPTIONS):
             hint += (
-                "; its client needs options that the URL does not give: set them in the configuration of fsspec, or "
+                "; its client may need options that the URL does not give: set them in the configuration of fsspec, or "
                 "name another place"
             )
         reasons.append(f"fsspec: {first_line(error)}" if said else first_line(error))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from indexmill.builders.lists.coded import is_coded_dim
 from indexmill.builders.lists.exact import BLOCK_BYTES, CODED_QUERIES
 from indexmill.builders.partition.build import partitioned_bytes
@@ -114,7 +112,7 @@ def expected_bytes(larger: OpenedIndex, growth: Growth, threads: int) -> int:
         ordering += tail * (4 * node.max_degree + 4)
     centroids = len(larger.entries.vertices)
     nearer = exact_bytes(growth.added, node.dim, centroids, 1, threads)
-    if larger.space.dtype == np.uint8:  # compared with centroids of floats
+    if larger.space.dtype.kind in "iu":  # compared with centroids of floats
         floats = 4 * min(BLOCK_BYTES, growth.added * node.dim)
         by_codes = is_coded_dim(node.dim) and centroids >= CODED_QUERIES
         nearer = nearer + floats if by_codes else _FLOAT_COPIES * floats

@@ -38,14 +38,14 @@ from indexmill.pipeline.update.rebuild import Rebuild
 from indexmill.pipeline.update.source import outlined
 from indexmill.pipeline.update.spec import UpdateSpec
 
-#: Seconds of reading a list of a batch beside its bytes, or of writing one.
+#: Seconds of reading a list of a batch beside its bytes, or of writing one; on the machine of the record of plans.
 _LIST_SECONDS = 6e-5
 #: Rows that are assigned, or coded, at a time.
 _BLOCK = 8192
 #: Pieces of rows and ids that are read and written, and pages on their way.
 _PIECES_BYTES = 8 << 20
 #: Types of vectors that are compared without copies.
-_BYTES = ("uint8", "int8")
+_BYTE_TYPES = ("uint8", "int8")
 
 
 class ListsPredictor:
@@ -153,7 +153,7 @@ class ListsPredictor:
         copied = lists_scratch_bytes(index, n)
         certify = (n * rates.comparing + QUERIES * rates.ranking) / self._workers
         certify += copied * rates.writing + 2 * self._n_lists * _LIST_SECONDS
-        copied_rows = 0 if self._form.shared.dtype in _BYTES else n
+        copied_rows = 0 if self._form.shared.dtype in _BYTE_TYPES else n
         # the neighbours are found before the lists of each query are ranked; threads keep their work space
         threads = (self._workers - 1) * THREAD_BYTES
         found = exact_bytes(copied_rows, self._form.shared.dim, QUERIES, K, self._workers) - threads
@@ -268,4 +268,4 @@ class ListsPredictor:
     @property
     def _compares_bytes(self) -> bool:
         """Whether vectors are compared as they are; else as floats, of which there are copies."""
-        return self._form.shared.dtype in _BYTES and self._form.shared.rotation is None
+        return self._form.shared.dtype in _BYTE_TYPES and self._form.shared.rotation is None

@@ -1,1 +1,1 @@
-"""What `indexmill tune` prints: one file a kind, and the table that both kinds fill."""
+"""Tables of `indexmill tune` on the terminal: a file for each kind of index, and the frontier that both print."""

@@ -65,9 +65,9 @@ _ROWS, _BYTES = 16_384, 32 << 20
 #: Seconds that the trial may take, except compiling, and building a graph of them; a slow machine, or parameters that
 #: make insertions slow, stop at a smaller graph. No part is interrupted, so that some time is left over.
 TRIAL_SECONDS, GRAPH_SECONDS = 7.0, 3.5
-#: Share of the latter that insertions have where only the navigation graph is built by them, and where the whole graph
-#: is: there the small graph must be large enough to show that each doubling costs fewer distances more.
-_NAVIGATION_SHARE, _WHOLE_SHARE = 0.3, 1.5
+#: The latter as multiplied for the trial of insertions: with `partition`, which inserts the navigation graph and labels
+#: alone; and with `vamana`, whose small graph must be so large that each doubling adds fewer distances than the last.
+_FEW_INSERTED, _ALL_INSERTED = 0.3, 1.5
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
@@ -180,10 +180,10 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
     _warm(given[:64], taken[:64], p)
     deadline = time.perf_counter() + TRIAL_SECONDS - read
     partitioned = p.builder == "partition"
-    begun = time.perf_counter()
-    share = _NAVIGATION_SHARE if partitioned else _WHOLE_SHARE
-    insertions = timed_insertions(rows, codes, p, min(deadline, begun + share * GRAPH_SECONDS))
-    graph_deadline = min(deadline, begun + GRAPH_SECONDS)
+    inserting = time.perf_counter()
+    longest = GRAPH_SECONDS * (_FEW_INSERTED if partitioned else _ALL_INSERTED)
+    insertions = timed_insertions(rows, codes, p, min(deadline, inserting + longest))
+    graph_deadline = min(deadline, inserting + GRAPH_SECONDS)
     partition = partition_rates(taken, p, workers, graph_deadline) if partitioned else None
     searched = as_bits(taken) if codes is None else codes
     spread = min(SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))

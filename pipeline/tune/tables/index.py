@@ -31,6 +31,7 @@ from indexmill.pipeline.tune.request import SearchesRequest, Target
 from indexmill.pipeline.tune.scratch import scratch_directory
 from indexmill.pipeline.tune.tables.report import SearchesReport, SearchRow
 from indexmill.pipeline.tune.tables.searches import (
+    SEARCH_BYTES,
     Choices,
     TableCurve,
     TableQueries,
@@ -41,8 +42,8 @@ from indexmill.pipeline.tune.tables.trials import cost_of, reached
 
 #: Further buckets of a table that are tried, beside those of the index.
 PROBES = (0, 1, 2, 4, 8, 16, 32)
-#: Memory of searches beside the parts of the index that stay in memory, and bytes a vector of its numbers.
-_SEARCH_BYTES, _VECTOR_BYTES = 32 << 20, 24
+#: Bytes a vector of the numbers of vectors.
+_VECTOR_BYTES = 24
 
 
 def tune_searches(request: SearchesRequest, progress: Progress | None = None) -> SearchesReport:
@@ -77,11 +78,11 @@ def tune_searches(request: SearchesRequest, progress: Progress | None = None) ->
         request=request,
         n_vectors=len(left),
         n_queries=len(asked.vectors),
-        rows=rows_of(curves, request.target, request.max_reads),
+        rows=search_rows(curves, request.target, request.max_reads),
     )
 
 
-def rows_of(
+def search_rows(
     curves: Mapping[int, TableCurve], target: Target, max_reads: float | None
 ) -> tuple[SearchRow, ...]:
     """Return a row for the curve of each number of probes; the least work of the tuning half is recommended."""
@@ -105,7 +106,7 @@ def _check(request: SearchesRequest, opened: OpenedTables, n: int) -> None:
     if request.queries is not None:
         check_queries(request.queries, opened.dim, opened.metric, f"for {opened.path}", "it")
     queries = EFFORTS[request.effort].queries
-    need = FIXED_BYTES + _SEARCH_BYTES + _VECTOR_BYTES * opened.n
+    need = FIXED_BYTES + SEARCH_BYTES + _VECTOR_BYTES * opened.n
     need += exact_bytes(n, opened.files.functions.dim, queries, request.k, request.workers)
     check_memory(f"to tune searches of {n:,} vectors", need, request.memory, ", or lower --workers")
 

@@ -28,13 +28,12 @@ from indexmill.pipeline.tune.sample import check_enough, levels_of, samples_byte
 from indexmill.pipeline.tune.scratch import scratch_directory
 from indexmill.pipeline.tune.tables.prices import TablePrices, buildable
 from indexmill.pipeline.tune.tables.report import TableRow, TablesReport
+from indexmill.pipeline.tune.tables.searches import SEARCH_BYTES
 from indexmill.pipeline.tune.tables.space import TableCandidate, space_of
 from indexmill.pipeline.tune.tables.trials import TableTrials, reached
 
 #: Settings that are left after the smallest sample, and after the second.
 KEPT = (9, 4)
-#: Memory of the searches of a sample: functions, bitmap and buffers of an index that the page cache holds.
-_SEARCH_BYTES = 32 << 20
 
 
 def tune_tables(request: TuneRequest, source: VectorSource, progress: Progress | None = None) -> TablesReport:
@@ -90,7 +89,7 @@ def _sized(request: TuneRequest, source: VectorSource) -> tuple[tuple[int, ...],
         If the memory does not hold the comparison of queries with the least sample.
     """
     _, dim, _ = stored_vectors(source, request.spec.parameters.metric)
-    queries, fixed = EFFORTS[request.effort].queries, FIXED_BYTES + _SEARCH_BYTES
+    queries, fixed = EFFORTS[request.effort].queries, FIXED_BYTES + SEARCH_BYTES
 
     def need(size: int, workers: int) -> int:
         return fixed + 16 * size + exact_bytes(size, dim, queries, request.k, workers)

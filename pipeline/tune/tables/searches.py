@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Bytes of vectors that are measured in about the time of a read: the work of a query adds both up.
 READ_BYTES = 64 << 10
+#: Memory of searches: functions, bitmap and buffers of an index that the page cache holds.
+SEARCH_BYTES = 32 << 20
 #: Each number of candidates is so many times the one before, and the greatest is the vectors over `_MOST_SHARE`.
 _STEP, _MOST_SHARE = 1.5, 4
 

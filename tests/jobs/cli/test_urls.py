@@ -64,7 +64,7 @@ def test_a_build_that_was_published_needs_no_more_of_its_storage(
 @pytest.mark.usefixtures("url")
 def test_a_url_whose_client_cannot_be_made_is_named() -> None:
     place = "reference://bucket/x"
-    said = rf"{place}: no file system for this URL \(.*'fo'\); expected .*; its client needs options that the URL"
+    said = rf"{place}: no file system for this URL \(.*'fo'\); expected .*; its client may need options that the URL"
     for command in (
         ("build", "--input", "v.npy", "--out", place, *SMALL),
         ("build", "--input", "v.npy", "--out", "x", "--work", place, *SMALL),

@@ -17,7 +17,7 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.pipeline.kinds.common.ratio import query_ratios
 from indexmill.pipeline.tune.choice import Cost
 from indexmill.pipeline.tune.request import SearchesRequest, Target
-from indexmill.pipeline.tune.tables.index import rows_of
+from indexmill.pipeline.tune.tables.index import search_rows
 from indexmill.pipeline.tune.tables.report import SearchesReport
 from indexmill.pipeline.tune.tables.run import candidates_of, kept_costs
 from indexmill.pipeline.tune.tables.searches import Choices, TableCurve
@@ -151,14 +151,14 @@ def curve_of(tuning: float, reporting: float) -> TableCurve:
 def test_probes_are_chosen_and_limited_by_the_half_of_the_queries_that_is_not_reported() -> None:
     curves = {0: curve_of(5, 8), 4: curve_of(7, 6)}
     target = Target("recall", 0.75)
-    rows = rows_of(curves, target, None)
+    rows = search_rows(curves, target, None)
     assert [row.recommended for row in rows] == [True, False]
     assert [row.reads for row in rows] == [10, 14]
     assert [row.reached.work for row in rows] == [16, 12]
     assert [row.reached.interval for row in rows] == [(16, 16), (12, 12)]
-    assert [row.recommended for row in rows_of(curves, target, 11)] == [True, False]
+    assert [row.recommended for row in search_rows(curves, target, 11)] == [True, False]
     request = SearchesRequest(target=target, max_reads=9, path="index", memory=1 << 30, workers=1)
-    rows = rows_of(curves, target, 9)
+    rows = search_rows(curves, target, 9)
     none = SearchesReport(request=request, n_vectors=1000, n_queries=200, rows=rows)
     assert "the least is 10.0 with 0 probes and S = 20" in str(none.failure())
 
