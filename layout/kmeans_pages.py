@@ -40,7 +40,7 @@ class KmeansPagesOrder(Order):
     """Hierarchical balanced k-means down to pages."""
 
     large: ClassVar[int] = LARGE
-    uses_points = True
+    uses_points = needs_points = True
     memory = OrderMemory(16)
 
     def arrange(self, given: Given) -> NDArray[np.uint32]:

@@ -38,6 +38,7 @@ _ALPHA = np.float32(1.2)
 class MargoOrder(OrderInParts):
     """MARGO with weights counted from the vectors."""
 
+    needs_points = True
     memory = OrderMemory(32, 0, 40)
 
     def arrange(self, given: Given) -> NDArray[np.uint32]:

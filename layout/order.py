@@ -104,13 +104,20 @@ class Order(ABC):
     Attributes
     ----------
     uses_points : bool
-        Whether it uses the vectors besides the graph.
+        Whether it uses the vectors besides the graph, where there are some.
+    needs_points : bool
+        Whether it cannot be made without them.
     memory : OrderMemory
     """
 
     @property
     def uses_points(self) -> bool:
-        """Whether it uses the vectors besides the graph."""
+        """Whether it uses the vectors besides the graph, where there are some."""
+        return False
+
+    @property
+    def needs_points(self) -> bool:
+        """Whether it cannot be made without vectors."""
         return False
 
     @property
@@ -136,7 +143,7 @@ class Order(ABC):
         ----------
         graph : Adjacency
         points : uint8 or float32 array, shape (n, dim), optional
-            Vectors of the vertices, or their decoded codes; an order made from edges alone accepts None.
+            Vectors of the vertices, or their decoded codes; None where the order does not need them.
         nodes_per_page : int
             At least 1.
         seed : int
@@ -149,7 +156,7 @@ class Order(ABC):
         Raises
         ------
         ConfigError
-            Without `points`, if the order cannot be made from edges alone.
+            Without `points`, if the order needs them.
         """
         return self.arrange(Given(graph, points, nodes_per_page, seed, threads, work or Work(), scratch))
 

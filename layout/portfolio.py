@@ -31,8 +31,9 @@ ORDERS: dict[str, Order] = {
     "restream": InUnits(RestreamOrder()),
     "agglomerative": InUnits(AgglomerativeOrder()),
 }
-#: Orders that use the vectors besides the graph.
+#: Orders that use the vectors besides the graph, where there are some; and those that cannot be made without.
 USES_POINTS = frozenset(name for name, order in ORDERS.items() if order.uses_points)
+NEEDS_POINTS = frozenset(name for name, order in ORDERS.items() if order.needs_points)
 
 
 def in_districts(name: str, n: int) -> InDistricts | None:

@@ -350,7 +350,7 @@ def advice(task: Task) -> Advice:
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:
     """Say what binds the index; with one node a page, measure smaller nodes on a sample of it."""
     from indexmill.jobs.console.progress import stderr_progress
-    from indexmill.pipeline.relayout.explain import run_explain
+    from indexmill.pipeline.relayout.explained.explanation import run_explain
 
     with stderr_progress() as progress:
         found = run_explain(path, options, progress)
@@ -362,7 +362,7 @@ def rebuild(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """Say what format a build would choose, and what searches of it read, and of the one that the index has."""
     from indexmill.jobs.console.progress import stderr_progress
-    from indexmill.pipeline.relayout.rebuild import run_rebuild
+    from indexmill.pipeline.relayout.explained.rebuild import run_rebuild
 
     with stderr_progress() as progress:
         found = run_rebuild(path, options, search_memory, progress)

@@ -43,10 +43,7 @@ from indexmill.layout.order import Given, InputShape, Order, OrderMemory, need_p
 class AgglomerativeOrder(Order):
     """Groups of near vertices, merged until they fill pages."""
 
-    @property
-    def uses_points(self) -> bool:
-        """It uses the vectors besides the graph."""
-        return True
+    uses_points = needs_points = True
 
     @property
     def memory(self) -> OrderMemory:

@@ -56,6 +56,11 @@ class InUnits(Order):
         return self.pages.uses_points
 
     @property
+    def needs_points(self) -> bool:
+        """Whether the order of the vertices cannot be made without vectors."""
+        return self.pages.needs_points
+
+    @property
     def memory(self) -> OrderMemory:
         """Memory of the order: pages are put in units when nothing else is held."""
         memory = self.pages.memory

@@ -13,8 +13,7 @@ from indexmill.layout.order import InputShape
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.append.codes import error_bytes, training_bytes
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, exact_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need, exact_bytes
 from indexmill.pipeline.kinds.graph.builder import COUNTED_WORKERS
 from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES, certify_bytes
 from indexmill.pipeline.kinds.graph.order import order_bytes

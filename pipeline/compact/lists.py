@@ -20,7 +20,8 @@ from indexmill.pipeline.compact.copied import published_copy
 from indexmill.pipeline.compact.empty import check_not_empty
 from indexmill.pipeline.compact.record import rewritten_manifest
 from indexmill.pipeline.compact.rewriting import Rewriting
-from indexmill.pipeline.generations.run import GenerationRun, check_need
+from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.kinds.common.memory import check_need
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore

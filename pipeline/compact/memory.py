@@ -6,8 +6,7 @@ from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need
 from indexmill.pipeline.relayout.memory import certificate_memory, laid_out_bytes, needed_memory
 from indexmill.pipeline.relayout.unpacked import unpacked_bytes
 

@@ -188,7 +188,8 @@ class CompactRecipe:
         fitted = fit(self._order, unpacked, per_page, index.parameters.seed, threads, None, directory)
         np.save(directory / "order.npy", fitted.order)
         give_back()
-        (directory / "layout.json").write_text(json.dumps(layout_record(index, adjacency, fitted)))
+        layout = layout_record(index, adjacency, fitted, limits.workers)
+        (directory / "layout.json").write_text(json.dumps(layout))
 
     def _start(self, directory: Path) -> None:
         index, points, threads = self._index, self._points, self._limits.workers

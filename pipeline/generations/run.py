@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.errors import BudgetError, ConfigError, FormatError, IndexReplaced, OtherKind
+from indexmill.formats.errors import ConfigError, FormatError, IndexReplaced, OtherKind
 from indexmill.formats.index.manifest import Manifest, check_copied, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.execution.local import LocalExecutor
@@ -371,25 +371,3 @@ def _state(index: Path) -> str | None:
 def replaced_meanwhile(what: str) -> IndexReplaced:
     """Return the error of an index, named in words, that another run replaced while it was read."""
     return IndexReplaced(f"{what} was replaced meanwhile; run again to work on what is there now")
-
-
-def check_need(what: str, need: int, memory: int, hint: str = "") -> None:
-    """Refuse a run that holds `need` bytes and has `memory`.
-
-    Parameters
-    ----------
-    what : str
-        What holds them, with its verb.
-    hint : str
-        Further advice, beginning with ", or".
-
-    Raises
-    ------
-    BudgetError
-        Naming what is needed.
-    """
-    if need > memory:
-        raise BudgetError(
-            f"memory: {what} {need:,} bytes beside the page cache, and the budget is {memory:,}; give at least "
-            f"{need:,} bytes with --memory{hint}"
-        )

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.closure import NO_CELL
-from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged
 from indexmill.formats.index.ids import write_ids
@@ -30,7 +30,7 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.imports.graph import ImportOptions, check_times, fingerprints, times_of
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need
 from indexmill.pipeline.kinds.common.record import emitted_manifest, seal
 from indexmill.pipeline.kinds.ivf.certify import certify
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
@@ -148,11 +148,8 @@ def _check_memory(index: ImportedLists, options: ImportOptions, n_cells: int) ->
     n_rows, shared = int(index.sizes.sum()), index.shared
     matrices = shared.centroids.nbytes + shared.rotation_bytes
     need = _NAME_BYTES * n_rows + _CELL_BYTES * n_cells + 4 * matrices + FIXED_BYTES
-    if options.memory is not None and need > options.memory:
-        raise BudgetError(
-            f"memory: this import needs {need:,} bytes for {n_rows:,} rows, the budget is {options.memory:,}; give "
-            "more with --memory, or leave it out"
-        )
+    if options.memory is not None:
+        check_need(f"importing {n_rows:,} rows takes", need, options.memory, ", or leave it out")
 
 
 def shape_of(shared: Centroids, memory: int) -> IvfShape:

@@ -33,8 +33,9 @@ from indexmill.pipeline.append.lists.run import coding_bytes
 from indexmill.pipeline.generations.descent import made_of
 from indexmill.pipeline.generations.kept import kept_user_ids, write_kept_metadata
 from indexmill.pipeline.generations.node_space import SCALE_SLACK
-from indexmill.pipeline.generations.run import RunOptions, check_need
+from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.generations.scratch import emptied
+from indexmill.pipeline.kinds.common.memory import check_need
 from indexmill.pipeline.kinds.common.metric import with_added_component
 
 #: Rows put into their form at a time.

@@ -15,12 +15,11 @@ from indexmill.formats.errors import NothingToGain
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.block_prune import block_prune
 from indexmill.layout.order import Adjacency, Work
-from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.kinds.common.judge import Cost, Judge
-from indexmill.pipeline.relayout.region import ball
-from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
+from indexmill.pipeline.kinds.common.judge import Cost
+from indexmill.pipeline.relayout.comparison import compared
+from indexmill.pipeline.relayout.tuning import GivenQueries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 #: Files of the chosen lists.
@@ -118,35 +117,18 @@ def judged(
     NothingToGain
         If page reads at equal recall do not fall, or by no more than noise.
     """
-    region, threads = ball(points, 0, index.n), run.options.workers
-    tuning = tuning_queries(index, judging.given, region, points, judging.queries, threads)
-    judge = Judge(points, tuning, threads)
-    old = _cost(judge, before, run, aim=True)
-    advance(1)
-    new = _cost(judge, after, run)
-    advance(1)
-    low, high = mean_interval(new.pages - old.pages)
-    if not new.reached or high >= 0:
+    found = compared(index, points, judging.given, judging.queries, (before, after), run, advance)
+    if not found.is_better:
+        low, high = found.more
         raise NothingToGain(
-            f"{index.path}: nothing was published: with pruned edges {_words(new, tuning.k)}, without "
-            f"{_words(old, tuning.k)} (difference {low:+.2f} to {high:+.2f}, 95%); leave --prune-edges out"
+            f"{index.path}: nothing was published: with pruned edges {_words(found.new, found.k)}, without "
+            f"{_words(found.old, found.k)} (difference {low:+.2f} to {high:+.2f}, 95%); leave --prune-edges out"
         )
     return {
-        "queries": len(tuning),
+        "queries": found.queries,
         "queries_from": "the caller" if judging.given is not None else "the index",
-        "k": tuning.k,
-        "recall": round(judge.target, 6),
-        "pages_read_before": round(old.mean, 6),
-        "pages_read": round(new.mean, 6),
-        "more_than_before": [round(low, 6), round(high, 6)],
+        **found.facts("pages_read_before", "pages_read", "more_than_before"),
     }
-
-
-def _cost(judge: Judge, path: Path, run: GenerationRun, aim: bool = False) -> Cost:
-    opened = run.searched(path)
-    if aim:
-        judge.aim(opened)
-    return judge.cost(opened)
 
 
 def _words(cost: Cost, k: int) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from indexmill.layout.order import InputShape
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need
 from indexmill.pipeline.kinds.graph.memory import KEPT_BYTES, certify_bytes
 from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes, order_threads
 from indexmill.pipeline.relayout.fitting import FROM_FILE

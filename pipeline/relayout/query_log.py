@@ -11,7 +11,7 @@ bundle holds the true neighbours: a search for a repeated query finds them in it
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,18 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.index.manifest import write_manifest
 from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.layout.bundles import BUNDLE_VERTICES, NOBODY, Bundled, bundle_size, bundled, leaders_of
 from indexmill.layout.order import Given, Work
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.units.order import InUnits
-from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.kinds.common.judge import Cost, Judge
+from indexmill.pipeline.relayout.comparison import compared
 from indexmill.pipeline.relayout.fitting import Fitted
-from indexmill.pipeline.relayout.region import ball
-from indexmill.pipeline.relayout.tuning import GivenQueries, K, tuning_queries
+from indexmill.pipeline.relayout.tuning import GivenQueries, K
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, map_array
 from indexmill.pipeline.relayout.written import Writing
 
@@ -130,9 +127,16 @@ def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: Quer
     if len(found.sizes):
         facts |= _judged(writing, unpacked, fitted, found, log.judging, most)
     if facts["chosen"] == _UNWEIGHTED:
-        return replace(fitted, query_log=facts)
+        return replace(fitted, query_log=facts | _earlier(fitted.query_log))
     order = map_array(writing.scratch / "weighted-order.npy", found.order)
     return replace(fitted, order=order, query_log=facts)
+
+
+def _earlier(log: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return key ``earlier``: the log whose bundles the order has, by what is recorded of the last one."""
+    if log is None or (log["chosen"] == _UNWEIGHTED and "earlier" not in log):
+        return {}
+    return {"earlier": log.get("earlier", log)}
 
 
 def _share(mask: NDArray[np.bool_]) -> float:
@@ -209,44 +213,16 @@ def _judged(
 ) -> dict[str, Any]:  # fmt: skip
     """Write the index with bundles and without; return page reads of both at equal recall, and which is chosen."""
     assert unpacked.points is not None
-    opened, points, threads = writing.opened, unpacked.points, writing.run.options.workers
-    chosen = judging[np.linspace(0, len(judging) - 1, min(most, len(judging))).astype(np.int64)]
-    queries = tuning_queries(opened, GivenQueries(chosen), ball(points, 0, opened.n), points, most, threads)
-    judge = Judge(points, queries, threads)
-    before = opened.path
-    if not np.array_equal(fitted.order, writing.vector_ids):
-        before = _written(writing, fitted, _UNWEIGHTED)
-    after = _written(writing, replace(fitted, order=found.order), _WEIGHTED)
-    with writing.run.stage("judge", 2, "orders") as advance:
-        old, new = _costs(judge, before, after, writing.run, advance)
+    run, opened = writing.run, writing.opened
+    given = GivenQueries(judging[np.linspace(0, len(judging) - 1, min(most, len(judging))).astype(np.int64)])
+    before = writing.beside(fitted, _UNWEIGHTED)
+    after = writing.beside(replace(fitted, order=found.order), _WEIGHTED)
+    with run.stage("judge", 2, "orders") as advance:
+        comparison = compared(opened, unpacked.points, given, most, (before, after), run, advance)
     for name in (_UNWEIGHTED, _WEIGHTED):
         shutil.rmtree(writing.scratch / name, ignore_errors=True)
-    low, high = mean_interval(new.pages - old.pages)
     return {
-        "chosen": _WEIGHTED if new.reached and high < 0 else _UNWEIGHTED,
-        "judged_queries": len(queries),
-        "k": queries.k,
-        "recall": round(judge.target, 6),
-        "pages_read_unweighted": round(old.mean, 6),
-        "pages_read_weighted": round(new.mean, 6),
-        "more_than_unweighted": [round(low, 6), round(high, 6)],
+        "chosen": _WEIGHTED if comparison.is_better else _UNWEIGHTED,
+        "judged_queries": comparison.queries,
+        **comparison.facts("pages_read_unweighted", "pages_read_weighted", "more_than_unweighted"),
     }
-
-
-def _written(writing: Writing, fitted: Fitted, name: str) -> Path:
-    """Write the index as `fitted` says, to be judged."""
-    write_manifest(writing.scratch / name, writing.write(fitted, writing.opened.manifest.layout, name=name))
-    return writing.scratch / name
-
-
-def _costs(
-    judge: Judge, before: Path, after: Path, run: GenerationRun, advance: Callable[[int], None]
-) -> tuple[Cost, Cost]:
-    """Return the costs of the indexes at `before`, whose searches set the recall, and at `after`."""
-    views = [run.searched(path) for path in (before, after)]
-    judge.aim(views[0])
-    costs = []
-    for view in views:
-        costs.append(judge.cost(view))
-        advance(1)
-    return costs[0], costs[1]

@@ -64,17 +64,19 @@ def _graph_of(index: OpenedIndex, lists: Adjacency | None) -> dict[str, Any]:
     return graph | index.handed_down | degree_facts(lists.degrees)
 
 
-def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
+def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted, threads: int) -> dict[str, Any]:
     """Return key ``layout`` of the manifest (docs/formats/manifest.md).
 
     Parameters
     ----------
     graph : Adjacency
         By vector id, as ``fitted.order`` is.
+    threads : int
+        They do not change the record.
     """
     record: dict[str, Any] = {
         "order": fitted.name,
-        **layout_facts(graph, fitted.order, index.graph.node_format),
+        **layout_facts(graph, fitted.order, index.graph.node_format, threads),
         "parameters": fitted.parameters,
         "work": fitted.work,
         "work_limit": fitted.work_limit,

@@ -20,7 +20,7 @@ from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, SAMPLE, Trial, candidates, choose, sample_size
 from indexmill.pipeline.relayout.edges import Judging, pruned_bytes
-from indexmill.pipeline.relayout.explain import check_layout_matters
+from indexmill.pipeline.relayout.explained.explanation import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
 from indexmill.pipeline.relayout.memory import (
     check_certificate,

@@ -54,7 +54,7 @@ class Writing:
         """Return key ``layout`` of the manifest."""
         give_back()
         with self.run.task("measure"):
-            return layout_record(self.opened, graph, fitted)
+            return layout_record(self.opened, graph, fitted, self.run.options.workers)
 
     def write(
         self, fitted: Fitted, layout: Mapping[str, Any], lists: Adjacency | None = None, name: str = "index"
@@ -67,6 +67,13 @@ class Writing:
         with self.run.stage("emit", 2 * self.opened.n, "nodes") as advance:
             build_id, files = rewrite.write(directory, advance, None if lists is None else Renewed(lists))
         return manifest_of(self.opened, layout, build_id, files, lists)
+
+    def beside(self, fitted: Fitted, name: str) -> Path:
+        """Return an index in the order `fitted`, to be judged: the present one, or one that is written to `name`."""
+        if np.array_equal(fitted.order, self.vector_ids):
+            return self.opened.path
+        write_manifest(self.scratch / name, self.write(fitted, self.opened.manifest.layout, name=name))
+        return self.scratch / name
 
     def write_pruned(self, unpacked: UnpackedIndex, fitted: Fitted, judging: Judging) -> tuple[Manifest, int]:
         """Write the index with neighbour lists chosen for the pages of `fitted`.
@@ -91,10 +98,7 @@ class Writing:
                 opened, unpacked, fitted.order, judging.work_limit, run.options.workers, self.scratch
             )
         layout = self.measured(pruned.graph, fitted)
-        before = opened.path
-        if not np.array_equal(fitted.order, self.vector_ids):
-            before = self.scratch / _UNPRUNED
-            write_manifest(before, self.write(fitted, layout, name=_UNPRUNED))
+        before = self.beside(fitted, _UNPRUNED)
         manifest = self.write(fitted, layout, pruned.graph)
         write_manifest(self.directory, manifest)
         with run.stage("judge", 2, "indexes") as advance:

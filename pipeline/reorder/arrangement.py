@@ -17,8 +17,7 @@ from indexmill.formats.pagefile.mapped import create_npy, scratch_array
 from indexmill.formats.reordered.engine_file import EngineFile
 from indexmill.layout.order import Adjacency, InputShape
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
-from indexmill.pipeline.generations.run import check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need
 from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
 from indexmill.pipeline.mill.progress import Progress, stage_progress
 from indexmill.pipeline.relayout.fitting import FROM_FILE
@@ -112,7 +111,8 @@ class Arrangement(ABC):
         uint32 array, shape (n,)
             The item in each place of the new file.
         """
-        points = _points(self._file, scratch) if self.name in USES_POINTS else None
+        has_points = self.name in USES_POINTS and self._file.points is not None
+        points = _points(self._file, scratch) if has_points else None
         with stage_progress(progress, "order", 1, "tasks"):
             given = partial(scratch_array, scratch)
             order = ORDERS[self.name].fit(lists, points, self.group, _SEED, threads=threads, scratch=given)

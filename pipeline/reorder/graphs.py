@@ -13,7 +13,7 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.reordered.graph_file import GraphFile
 from indexmill.layout.order import Adjacency
-from indexmill.layout.portfolio import USES_POINTS
+from indexmill.layout.portfolio import NEEDS_POINTS
 from indexmill.pipeline.mill.progress import Progress, stage_progress
 from indexmill.pipeline.reorder.arrangement import Arrangement
 
@@ -54,7 +54,7 @@ class GraphArrangement(Arrangement):
         return np.roll(order, rows_before_page(self._graph))
 
     def _check(self) -> None:
-        if self.name in USES_POINTS and self._graph.points is None:
+        if self.name in NEEDS_POINTS and self._graph.points is None:
             raise ConfigError(
                 f"order: {self.name} compares vectors, and {self._graph.path} ({self._graph.kind}) does not say how; "
                 f"choose one made of edges alone, such as {WITHOUT_POINTS}"

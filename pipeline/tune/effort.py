@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.tune.request import TuneRequest
 from indexmill.pipeline.tune.sample import LEAST_SAMPLE, RATIO, check_k, sample_sizes
 
@@ -69,16 +68,3 @@ def samples_within(
     while need(size, workers) > memory and workers > 1:
         workers -= 1
     return *samples_of(request, n, size), workers
-
-
-def check_memory(what: str, need: int, memory: int, hint: str = "") -> None:
-    """Refuse a tuning that its memory does not hold; `hint` says what else would help.
-
-    Raises
-    ------
-    BudgetError
-    """
-    if need > memory:
-        raise BudgetError(
-            f"memory: {what} needs {need:,} bytes, the budget is {memory:,}; give that many with --memory{hint}"
-        )

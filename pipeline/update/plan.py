@@ -14,10 +14,9 @@ from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.append.checked import opened_source
 from indexmill.pipeline.append.lists.opened import OpenedLists
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.generations.scratch import JOB_KIND, scratch_directory
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need
 from indexmill.pipeline.kinds.common.seconds import starting_seconds
 from indexmill.pipeline.merge.run import check_merge
 from indexmill.pipeline.mill.disk_space import existing_parent

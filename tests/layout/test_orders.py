@@ -22,7 +22,7 @@ from indexmill.layout.margo import MargoOrder
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, Given, Work, in_memory
 from indexmill.layout.parts import Packed, pack_in_parts
-from indexmill.layout.portfolio import ORDERS, USES_POINTS
+from indexmill.layout.portfolio import NEEDS_POINTS, ORDERS, USES_POINTS
 from indexmill.pipeline.kinds.graph.order import ORDER_BYTES
 from indexmill.pipeline.kinds.graph.parameters import Order, Parameters
 from indexmill.reader.threads import small_blocks
@@ -126,10 +126,11 @@ def test_an_order_beats_random_on_overlap(name: str) -> None:
 def test_an_order_of_edges_alone_needs_no_vectors(name: str) -> None:
     graph, _ = near_graph(60, 4, 2)
     if name in ("kmeans-pages", "margo", "agglomerative"):
-        assert name in USES_POINTS
+        assert name in NEEDS_POINTS & USES_POINTS
         with pytest.raises(ConfigError, match=f"order {name}: .* none were given.* alone, such as star"):
             ORDERS[name].fit(graph, None, 4, 1)
     else:
+        assert name not in NEEDS_POINTS
         assert sorted(ORDERS[name].fit(graph, None, 4, 1).tolist()) == list(range(60))
 
 

@@ -134,6 +134,7 @@ def test_orders_that_pack_pages_are_in_units() -> None:
         order = ORDERS[name]
         assert isinstance(order, InUnits)
         assert order.uses_points == order.pages.uses_points
+        assert order.needs_points == order.pages.needs_points
         assert order.memory.a_vertex >= order.pages.memory.a_vertex
 
 

@@ -249,8 +249,8 @@ def lay_out(
     Parameters
     ----------
     order : str
-        An order of the portfolio (``indexmill layout --help`` lists them); ``"auto"``: the one with the fewest page
-        reads at equal recall.
+        An order by name, such as ``"star"`` (``indexmill build --help`` lists them); ``"auto"``: the one with the
+        fewest page reads at equal recall.
     order_file : path, optional
         In place of `order`: a .npy file with the vector id in each slot.
     effort : {"low", "normal", "high"}, optional

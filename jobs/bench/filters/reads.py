@@ -145,7 +145,7 @@ def _alone(where: Place, whole: Path, build: Build, prefix: str = "") -> dict[st
             of_label[label] = Index(index, ids="memory")
         searches = Searches(Index(whole, ids="memory"), data, filters)
         of = partial(searches.alone, of_label)
-        swept = trial(of, sizes_at(coarse_sweep(of, sizes=LONG_SIZES)), "report")
+        swept = _swept(of)
         reads = curve([swept], "pages_read")
         at = formats.common_recall([swept])
         row = {"recall": at, "pages_read": figure_at(reads, at), "rows": summaries(swept)}
@@ -175,9 +175,7 @@ def on_page(run: Run) -> dict[str, Any]:
         for one_in in ONE_IN:
             print(f"  on-page: {kind}, one in {one_in}", file=sys.stderr, flush=True)
             searches = Searches(index, data, make_filters(kind, one_in, base, queries))
-            rows = trial(
-                searches.filtered, sizes_at(coarse_sweep(searches.filtered, sizes=LONG_SIZES)), "report"
-            )
+            rows = _swept(searches.filtered)
             at = formats.common_recall([rows])
             found.append(
                 {
@@ -217,8 +215,8 @@ def labels(run: Run) -> dict[str, Any]:
                 "pages_read": figure_at(apart.curve, at),
                 "ratio": ratio_at(apart.curve, plain.curve, at),
             }
-        mine = _swept(Searches(index, data, filters, by_label=True))
-        theirs = _swept(Searches(today, data, filters))
+        mine = _swept(Searches(index, data, filters, by_label=True).filtered)
+        theirs = _swept(Searches(today, data, filters).filtered)
         at = formats.common_recall([mine, theirs])
         curves = [curve([rows], "pages_read") for rows in (mine, theirs)]
         found.append(
@@ -238,8 +236,9 @@ def labels(run: Run) -> dict[str, Any]:
     return {"rows": found, "by": by, "indexes": columns}
 
 
-def _swept(searches: Searches) -> list[Any]:
-    return trial(searches.filtered, sizes_at(coarse_sweep(searches.filtered, sizes=LONG_SIZES)), "report")
+def _swept(search: Search) -> list[Any]:
+    """Search with the list sizes that matter for a search, and report them."""
+    return trial(search, sizes_at(coarse_sweep(search, sizes=LONG_SIZES)), "report")
 
 
 def _with_labels(case: Case, name: str, base: Any, column: Any) -> Path:

@@ -131,13 +131,12 @@ def command(case: Case, order: str) -> dict[str, Any]:
     log = case.folder / f"layout-{order}.log"
     usage = run_indexmill(log, "layout", case.index, order=order, out=out, workers=THREADS)
     index_bytes = sum(file["bytes"] for file in ours.manifest(case.index)["files"])
-    facts = laid_out_facts(out)
     growth = module(sys.executable, "layouts.growth", case.index, out, order, _MEMORY_BYTES, THREADS)
     memory = _medians([told(growth) for _ in range(REPEATS)], ("growth_bytes", "process_bytes"))
     return {
         "order": order,
         "wall_s": round(usage.wall_s, 3),
-        **facts,
+        **laid_out_facts(out),
         **memory,
         "index_bytes": index_bytes,
         "to_index": memory["growth_bytes"] / index_bytes,

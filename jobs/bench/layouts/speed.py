@@ -17,12 +17,11 @@ from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_a
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.layouts import fit, reads
 from indexmill.jobs.bench.layouts.cases import IDENTITY, Case
-from indexmill.jobs.bench.layouts.reads import STAR
+from indexmill.jobs.bench.layouts.reads import POLICIES, STAR
 from indexmill.jobs.bench.programs import diskann, ours, rates
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, lockstep
 
 ROUNDS = 5
-POLICIES = ("page", "pipeline")
 #: Orders of DiskANN++ Table V, which are searched with page search as there.
 PAPER = ("random", "gorder-windowed")
 ENTRY = "navigation"

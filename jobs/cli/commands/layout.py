@@ -65,13 +65,16 @@ class Options:
         str | None,
         typer.Option(
             metavar="NAME|auto",
-            help="An order of the portfolio (docs/guides/layout.md), or the one with the fewest"
-            " page reads. (default auto; for a FILE kmeans-pages, or star for a graph without vectors)",
+            help="An order by name (`indexmill build --help` lists them), or the one with the fewest page reads."
+            " (default auto; for a FILE kmeans-pages, or star where it does not tell the type of its vectors)",
         ),
     ] = None
     order_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.npy", help="An order of your own: the vector id in each slot."),
+        typer.Option(
+            metavar="FILE.npy",
+            help="An order of your own: the vector id in each slot; of a FILE, the row or list in each place.",
+        ),
     ] = None
     effort: Annotated[
         str | None,
@@ -106,7 +109,8 @@ class Options:
     work: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Scratch files, three to four times the index; default: beside the output."
+            metavar="DIR",
+            help="Scratch files, three to four times the index (of a FILE at most its size). Default: beside --out.",
         ),
     ] = None
     certify: Annotated[
@@ -124,9 +128,9 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Lay an index out again for fewer page reads, out of core; vectors, graph, codes and ids stay what they are.
+    """Lay an index out again for fewer page reads; vectors, graph, codes and ids stay what they are.
 
-    Only --prune-edges changes the graph.
+    Only --prune-edges changes the graph. The index may be larger than memory.
 
     `auto` tries every order on a sample, or on the whole index if that is small, and counts the page reads of tuning
     queries at equal recall. The result is the index's next generation; searches that have the index open are not

@@ -31,6 +31,7 @@ EXAMPLES = examples(
     "indexmill search index --queries query.fvecs -k 10 --out results.parquet",
     "indexmill search index --queries query.npy -k 3 --json",
     "indexmill search s3://bucket/index --queries query.npy",
+    "indexmill search index --queries query.npy --where \"price < 20 and lang = 'de'\"",
     "indexmill search index --queries query.npy --radius 0.8 --allow in-stock.npy --out near.parquet",
     "indexmill search tables --queries query.npy -S 800 --probes 2 --engine memory",
     "indexmill search lists --queries query.npy --nprobe 32 --prune 0.3",

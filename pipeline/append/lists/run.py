@@ -28,8 +28,8 @@ from indexmill.pipeline.append.lists.scratch import copy_bytes, written_bytes
 from indexmill.pipeline.append.taken_over import copied_bytes, take_over
 from indexmill.pipeline.append.vectors import NewVectors
 from indexmill.pipeline.generations.descent import changed_input, made_of
-from indexmill.pipeline.generations.run import GenerationRun, check_need
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
+from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, check_need
 from indexmill.pipeline.mill.disk_space import check_free
 
 #: Stages of an append.

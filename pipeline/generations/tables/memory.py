@@ -8,7 +8,6 @@ import numpy as np
 
 from indexmill.formats.lsh.pair import TablePair
 from indexmill.formats.lsh.shape import LshShape
-from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.generations.tables.chains import PIECE_ENTRIES, entries_bytes, piece_bytes
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
@@ -20,7 +19,7 @@ from indexmill.pipeline.generations.tables.parts import (
     span_bytes,
 )
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, exact_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, check_need, exact_bytes
 
 #: Bytes a vector: its ids, its number in the result, and whether it is deleted.
 _VECTOR_BYTES = 24

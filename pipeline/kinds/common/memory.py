@@ -142,6 +142,28 @@ def workers_bytes(executor: str, workers: int) -> int:
     return workers * RAY_WORKER_BYTES if executor == "ray" else 0
 
 
+def check_need(what: str, need: int, memory: int, hint: str = "") -> None:
+    """Refuse work that holds `need` bytes and has `memory`.
+
+    Parameters
+    ----------
+    what : str
+        What holds them, with its verb.
+    hint : str
+        Further advice, beginning with ", or".
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    if need > memory:
+        raise BudgetError(
+            f"memory: {what} {need:,} bytes beside the page cache, and the budget is {memory:,}; give at least "
+            f"{need:,} bytes with --memory{hint}"
+        )
+
+
 def check_stages(
     stages: Mapping[str, int], memory: int, executor: str, workers: int, content: str,
     advice: Callable[[str], str], cut: Callable[[int], Mapping[str, int] | None],

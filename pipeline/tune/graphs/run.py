@@ -20,7 +20,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need
 from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
@@ -34,7 +34,7 @@ from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import Cost
 from indexmill.pipeline.tune.curve import recall_with
-from indexmill.pipeline.tune.effort import EFFORTS, LEAST_LARGEST, check_memory, samples_of, samples_within
+from indexmill.pipeline.tune.effort import EFFORTS, LEAST_LARGEST, samples_of, samples_within
 from indexmill.pipeline.tune.graphs.choice import fewest_of_each_degree, kept_graphs, worthwhile_lists
 from indexmill.pipeline.tune.graphs.prices import GraphPrices, buildable
 from indexmill.pipeline.tune.graphs.report import GraphRow, GraphsReport
@@ -154,8 +154,8 @@ def sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tup
         shape = GraphShape(*stored_vectors(source, p.metric, size), 0.0, widest)
         return FIXED_BYTES + max(memory.stage_bytes(shape, spec.memory, workers).values())
 
-    what = f"a sample of {LEAST_LARGEST:,} vectors with R={max(space.degrees)}"
-    check_memory(what, need(LEAST_LARGEST, 1), spec.memory, ", or fix a smaller -R")
+    what = f"building a sample of {LEAST_LARGEST:,} vectors with R={max(space.degrees)} takes"
+    check_need(what, need(LEAST_LARGEST, 1), spec.memory, ", or fix a smaller -R")
     return samples_within(request, source.n_vectors, need)
 
 

@@ -23,9 +23,9 @@ from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.draws import TUNING, drawn_rows
 from indexmill.pipeline.generations.kept import copy_kept
 from indexmill.pipeline.generations.tables.opened import OpenedTables
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, exact_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need, exact_bytes
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
-from indexmill.pipeline.tune.effort import EFFORTS, check_memory
+from indexmill.pipeline.tune.effort import EFFORTS
 from indexmill.pipeline.tune.queries import as_compared, check_count, check_queries, spread
 from indexmill.pipeline.tune.request import SearchesRequest, Target
 from indexmill.pipeline.tune.scratch import scratch_directory
@@ -108,7 +108,7 @@ def _check(request: SearchesRequest, opened: OpenedTables, n: int) -> None:
     queries = EFFORTS[request.effort].queries
     need = FIXED_BYTES + SEARCH_BYTES + _VECTOR_BYTES * opened.n
     need += exact_bytes(n, opened.files.functions.dim, queries, request.k, request.workers)
-    check_memory(f"to tune searches of {n:,} vectors", need, request.memory, ", or lower --workers")
+    check_need(f"searching {n:,} vectors takes", need, request.memory, ", or lower --workers")
 
 
 def _asked(

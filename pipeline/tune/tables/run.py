@@ -14,13 +14,13 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.ingest import check_metric
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, exact_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need, exact_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.lsh.parameters import lsh_parameters
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import Cost, frontier, kept
-from indexmill.pipeline.tune.effort import EFFORTS, LEAST_LARGEST, check_memory, samples_within
+from indexmill.pipeline.tune.effort import EFFORTS, LEAST_LARGEST, samples_within
 from indexmill.pipeline.tune.growth import list_size_of
 from indexmill.pipeline.tune.request import TuneRequest
 from indexmill.pipeline.tune.rows import rows_of
@@ -88,15 +88,15 @@ def _sized(request: TuneRequest, source: VectorSource) -> tuple[tuple[int, ...],
     BudgetError
         If the memory does not hold the comparison of queries with the least sample.
     """
-    _, dim, _ = stored_vectors(source, request.spec.parameters.metric)
+    spec = request.spec
+    _, dim, _ = stored_vectors(source, spec.parameters.metric)
     queries, fixed = EFFORTS[request.effort].queries, FIXED_BYTES + SEARCH_BYTES
 
     def need(size: int, workers: int) -> int:
         return fixed + 16 * size + exact_bytes(size, dim, queries, request.k, workers)
 
-    check_memory(
-        f"to tune on a sample of {LEAST_LARGEST:,} vectors", need(LEAST_LARGEST, 1), request.spec.memory
-    )
+    what = f"searching a sample of {LEAST_LARGEST:,} vectors takes"
+    check_need(what, need(LEAST_LARGEST, 1), spec.memory)
     return samples_within(request, source.n_vectors, need)
 
 

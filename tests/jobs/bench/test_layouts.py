@@ -60,7 +60,7 @@ def pages_of(order: str, policy: str) -> float:
 
 
 class FakeViews:
-    """Stands in for `layouts_views.Views`: a view is the name of its order."""
+    """Stands in for views (`Index.remapped`): a view is the name of its order."""
 
     def __init__(self, case: Case) -> None:
         return None

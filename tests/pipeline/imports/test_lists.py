@@ -410,7 +410,7 @@ def test_a_budget_counts_the_rotation(tmp_path: Path) -> None:
         index = build_lists(tmp_path / codec, make_vectors("float32", 400), lists=4, **how)
         with pytest.raises(BudgetError) as refusal:
             back(index, tmp_path / f"{codec}-back", memory=1000)
-        needs.append(int(str(refusal.value).split("needs ")[1].split()[0].replace(",", "")))
+        needs.append(int(str(refusal.value).split("takes ")[1].split()[0].replace(",", "")))
     assert [need - needs[0] for need in needs] == [0, 16 * DIM**2, 16 * DIM**2]
 
 

@@ -23,17 +23,17 @@ from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.order import Adjacency
 from indexmill.layout.star import star_order
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.relayout import proposals, streamed
 from indexmill.pipeline.relayout.auto import take_sample
-from indexmill.pipeline.relayout.code_distances import CodeDistances
-from indexmill.pipeline.relayout.placement import (
+from indexmill.pipeline.relayout.explained import proposals, streamed
+from indexmill.pipeline.relayout.explained.code_distances import CodeDistances
+from indexmill.pipeline.relayout.explained.placement import (
     apart,
     copies_per_node,
     lists_per_page,
     replicated,
 )
-from indexmill.pipeline.relayout.replay import Searches, cost_at, replay, reranked
-from indexmill.pipeline.relayout.streamed import read_sample
+from indexmill.pipeline.relayout.explained.replay import Searches, cost_at, replay, reranked
+from indexmill.pipeline.relayout.explained.streamed import read_sample
 from indexmill.pipeline.relayout.unpacked import unpack
 
 

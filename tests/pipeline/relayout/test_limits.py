@@ -30,7 +30,7 @@ from indexmill.pipeline.kinds.graph import order as graph_order
 from indexmill.pipeline.mill.disk_space import used_bytes
 from indexmill.pipeline.relayout import auto, fitting, memory
 from indexmill.pipeline.relayout import run as relayout
-from indexmill.pipeline.relayout.explain import explain, layout_words
+from indexmill.pipeline.relayout.explained.explanation import explain, layout_words
 from indexmill.pipeline.relayout.memory import check_memory, needed_memory, threads_within
 from indexmill.pipeline.relayout.rewrite import Rewrite
 

@@ -213,6 +213,12 @@ def test_auto_tunes_with_the_earlier_queries_and_keeps_an_order_that_stays(
     indexmill.lay_out(weighted, effort="low", queries=popular, certify=True, out=tmp_path / "kept")
     said = manifest(tmp_path / "kept")["layout"]["query_log"]
     assert said == {**manifest(weighted)["layout"]["query_log"], "inherited": True}
+    indexmill.lay_out(
+        weighted, effort="low", queries=popular, query_log=rows(250, 77), out=tmp_path / "later"
+    )
+    later = manifest(tmp_path / "later")["layout"]["query_log"]
+    assert later["chosen"] == "unweighted"
+    assert later["earlier"] == said  # whose bundles the order still has
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, LEAST_VECTORS, QUERIES, Format
 from indexmill.pipeline.kinds.graph.format import Tried
-from indexmill.pipeline.relayout import rebuild
-from indexmill.pipeline.relayout.rebuild import Rebuild, run_rebuild
+from indexmill.pipeline.relayout.explained import rebuild
+from indexmill.pipeline.relayout.explained.rebuild import Rebuild, run_rebuild
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 

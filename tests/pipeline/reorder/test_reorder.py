@@ -25,7 +25,7 @@ from indexmill.formats.pagefile.mapped import scratch_array
 from indexmill.formats.reordered.engine_file import Advance
 from indexmill.formats.reordered.graph_file import GraphFile
 from indexmill.formats.reordered.opening import open_engine_file
-from indexmill.layout.portfolio import ORDERS, USES_POINTS
+from indexmill.layout.portfolio import NEEDS_POINTS, ORDERS, USES_POINTS
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.mill.disk_space import used_bytes
 from indexmill.pipeline.reorder import arrangement
@@ -170,13 +170,20 @@ def test_labels_of_hnswlib_stay_with_their_vertices(files: Path, tmp_path: Path)
     assert found.kind == "hnswlib"
 
 
-@pytest.mark.parametrize("order", sorted(USES_POINTS))
+@pytest.mark.parametrize("order", sorted(NEEDS_POINTS))
 def test_orders_of_vectors_are_refused_where_a_file_does_not_tell_their_type(
     files: Path, tmp_path: Path, order: str
 ) -> None:
     with pytest.raises(ConfigError, match=rf"order: {order} compares vectors.* such as star"):
         lay_out(files / "hnswlib", tmp_path / "new", order)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("order", sorted(USES_POINTS - NEEDS_POINTS))
+def test_orders_that_can_do_without_vectors_are_taken_there(files: Path, tmp_path: Path, order: str) -> None:
+    assert lay_out(files / "hnswlib", tmp_path / "new", order).order == order
+    before, after = ((folder / name).read_bytes() for folder, name in ((files, "hnswlib"), (tmp_path, "new")))
+    assert from_bytes(after) == from_bytes(before)
 
 
 def test_an_order_of_ones_own_is_taken_as_it_is(files: Path, tmp_path: Path) -> None:

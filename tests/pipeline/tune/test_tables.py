@@ -257,9 +257,9 @@ def test_what_does_not_go_with_a_kind_or_an_index_is_refused(
         indexmill.tune(index, gamma=0.4)
     with pytest.raises(ConfigError, match="measure some with `indexmill score`"):
         indexmill.tune(graph_index)
-    with pytest.raises(BudgetError, match="to tune searches of"):
+    with pytest.raises(BudgetError, match=r"searching .* vectors takes"):
         indexmill.tune(index, memory=1 << 20)
-    with pytest.raises(BudgetError, match="to tune on a sample of"):
+    with pytest.raises(BudgetError, match=r"searching a sample of .* takes"):
         indexmill.tune(base, kind="lsh", memory=1 << 20)
     with pytest.raises(InputError, match="expected at least 200"):
         indexmill.tune(index, queries=points(20, 1))

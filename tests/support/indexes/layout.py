@@ -7,7 +7,7 @@ import numpy as np
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.districts.order import InDistricts
 from indexmill.layout.order import Adjacency, RandomOrder
-from indexmill.pipeline.relayout.placement import Placement
+from indexmill.pipeline.relayout.explained.placement import Placement
 
 
 class SmallDistricts(InDistricts):

@@ -48,7 +48,7 @@ class Options:
 
 
 def command(options: Options) -> None:
-    """Remove deleted vectors of an index for good, out of core.
+    """Remove deleted vectors of an index for good. The index may be larger than memory.
 
     In graphs neighbour lists that name deleted vectors are repaired, pages filled and laid out again by the order of
     the index, and the certificate measured. Lists and hash tables lose the entries of deleted vectors, and added tables

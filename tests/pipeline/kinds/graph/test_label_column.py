@@ -321,6 +321,13 @@ def test_the_manifest_tells_of_the_labels(plain: Path, labelled: Path) -> None:
     assert f"edges within {len(frequent)} values of 'label'" in done
 
 
+def test_a_million_labels_are_told_apart(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(8).permutation(1_000_000)
+    pq.write_table(pa.table({"label": pa.array(drawn).cast(pa.string())}), tmp_path / "m.parquet")
+    numbers = stages.read_labels(tmp_path / "m.parquet", "label")
+    assert np.array_equal(np.sort(numbers), np.arange(len(drawn)))
+
+
 @pytest.mark.parametrize(
     ("labels", "why"),
     [

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.relayout.code_distances import code_table
+from indexmill.pipeline.relayout.explained.code_distances import code_table
 from indexmill.pipeline.relayout.region import Region, among, places_of
 from indexmill.pipeline.relayout.sample_index import Sample, SampleNodes
 

@@ -1,6 +1,6 @@
 """Pages of lists and vectors in three formats: two alternatives to the node format.
 
-Indexmill writes and reads neither; they are there to be replayed (`pipeline.relayout.replay`).
+Indexmill writes and reads neither; they are there to be replayed (`pipeline.relayout.explained.replay`).
 """
 
 from __future__ import annotations

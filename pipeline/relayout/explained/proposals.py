@@ -20,17 +20,17 @@ from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.kinds.common.judge import Cost, Judge
 from indexmill.pipeline.relayout.auto import Effort, drawn_slot, sample_size
-from indexmill.pipeline.relayout.code_distances import CodeDistances
-from indexmill.pipeline.relayout.placement import (
+from indexmill.pipeline.relayout.explained.code_distances import CodeDistances
+from indexmill.pipeline.relayout.explained.placement import (
     Placement,
     apart,
     copies_per_node,
     lists_per_page,
     replicated,
 )
-from indexmill.pipeline.relayout.replay import Searches, cheapest
+from indexmill.pipeline.relayout.explained.replay import Searches, cheapest
+from indexmill.pipeline.relayout.explained.streamed import read_sample
 from indexmill.pipeline.relayout.sample_index import Sample
-from indexmill.pipeline.relayout.streamed import read_sample
 from indexmill.pipeline.relayout.tuning import tuning_queries
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Proposal:
     more_than_now : pair of float or None
         95% bootstrap interval of the paired difference in page reads a query.
     how : str or None
-        ``"measured"``, the reader counted them; ``"replayed"``, see `pipeline.relayout.replay`.
+        ``"measured"``, the reader counted them; ``"replayed"``, see `pipeline.relayout.explained.replay`.
     words : str
     """
 

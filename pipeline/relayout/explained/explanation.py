@@ -22,7 +22,7 @@ from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS
 from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.publish import output_lock
-from indexmill.pipeline.relayout.proposals import Proposal, propose, size_of_sample
+from indexmill.pipeline.relayout.explained.proposals import Proposal, propose, size_of_sample
 
 #: Orders that place nothing; and the share of a page's mates that are neighbours from which they count as a layout all
 #: the same: input order has less of random data.
@@ -100,7 +100,7 @@ def explain(
     """Return the limits of an index; where no layout can help, proposals are measured on a sample of it.
 
     Reads the manifest and the header; for a sample the codes, and as many nodes as it has. Memory: ids.imx while the
-    index is opened, then the sample (`pipeline.relayout.streamed`), which is cut to ``run.options.memory``.
+    index is opened, then the sample (`pipeline.relayout.explained.streamed`), which is cut to ``run.options.memory``.
 
     Parameters
     ----------

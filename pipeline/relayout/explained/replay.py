@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.kinds.common.judge import Cost, Judge
-from indexmill.pipeline.relayout.code_distances import CodeDistances
-from indexmill.pipeline.relayout.placement import Placement
+from indexmill.pipeline.relayout.explained.code_distances import CodeDistances
+from indexmill.pipeline.relayout.explained.placement import Placement
 
 if TYPE_CHECKING:
     from indexmill.reader.index import SearchResult

@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.generations.run import GenerationRun, RunOptions, check_need
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.ingest import stored_dtype
 from indexmill.pipeline.kinds.common.judge import TARGET_RECALL
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, check_need
 from indexmill.pipeline.kinds.graph.builder import with_builder
 from indexmill.pipeline.kinds.graph.candidates import LEAST_VECTORS, Format, largest, open_formats
 from indexmill.pipeline.kinds.graph.format import (
@@ -41,8 +41,8 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import choosing_bytes, choosing_files, in_format
 from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.relayout.explain import own_scratch
-from indexmill.pipeline.relayout.streamed import read_slots
+from indexmill.pipeline.relayout.explained.explanation import own_scratch
+from indexmill.pipeline.relayout.explained.streamed import read_slots
 
 #: Bytes of a vector of the index, beside its ids, while those of the sample are drawn: a number, and whether it is in
 #: the sample, by vector id and by slot.
