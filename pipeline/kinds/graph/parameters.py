@@ -88,8 +88,7 @@ class Parameters(KindParameters):
     """Memory that searches may hold: all of it, such as 2GB, or of a code, such as 64/vector. Default: 64/vector for
     floats of 256 or more components, else 32/vector."""
     order: Order = "agglomerative"
-    """Star instead of the default where lists and vectors do not fit the memory, and for float16 by l2. Order of the
-    vertices on the pages."""
+    """Star where the default does not fit the memory, and for float16 by l2. Order of the vertices on the pages."""
     node_dtype: NodeDtype = "same"
     """Default: measured on a sample. Type of the vectors on the pages, that of the input or a smaller one."""
     keep_vectors: bool = False
