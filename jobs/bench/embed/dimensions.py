@@ -16,7 +16,7 @@ from indexmill.jobs.bench.embed.wide import wide_degree
 #: Bytes of a code of the part *frontier*, by the components of a vector. The part *dimensions* has the default's 64.
 BYTES = {384: (16, 256), 768: (16, 32, 128, 256), 1536: (16, 256), 3072: (16, 256)}
 #: Components of vectors whose part *frontier* has a format with more neighbours, too; 768 have the part *wide*.
-WIDE = (384, 1536)
+WIDE = (384, 1536, 3072)
 
 
 def measure(space: Embeddings, dim: int) -> dict[str, Any]:

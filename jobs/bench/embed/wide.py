@@ -52,7 +52,7 @@ def measure(space: Embeddings) -> dict[str, Any]:
 
 
 def wide_degree(dim: int, usual: dict[str, Any]) -> int:
-    """Return the R that `tune` tries beyond that of a build: more on pages of as many nodes, or else of one fewer."""
+    """Return an R beyond that of a build: more on pages of as many nodes, or else of one fewer."""
     node, degree = usual["node_dtype"], usual["max_degree"]
     same = hand.wider(dim, node, degree, fewer=0)
     return same if same > degree else hand.wider(dim, node, degree)

@@ -49,8 +49,8 @@ def beside_diskann(
     """Choose a setting on the first half of the queries, then measure rounds on the second, in turns.
 
     ``diskann`` and ``indexmill`` have the same threads, and are the headline. ``indexmill_single`` and
-    ``diskann_many`` tell how much of its ratio is the interleaving of queries: the one goes without it, the other has
-    as many queries in flight by more threads.
+    ``diskann_many`` tell how much of its ratio is the interleaving of queries: the one goes without it, in the setting
+    that is best so, the other has as many queries in flight by more threads.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def beside_diskann(
     diskann.ensure(space)
     with ours.Ours(space) as searcher:
         setting, tuned, grid = choose(searcher, index, in_flight=in_flight, coarse=coarse)
+        single, single_tuned, single_grid = choose(searcher, index, in_flight=(1,), coarse=coarse)
         many = setting.threads * setting.inflight
-        single = Setting(setting.policy, setting.entry, setting.beam_width, inflight=1)
         with diskann.DiskAnn(space) as peer, diskann.DiskAnn(space, many) as peer_many:
             their_tuned = coarse_sweep(peer.search(), sizes=coarse)
             theirs, mine = sizes_at(their_tuned), sizes_at(tuned)
@@ -79,15 +79,17 @@ def beside_diskann(
                 "diskann_many": peer_many.search(),
             }
             sizes = {name: theirs if name.startswith("diskann") else mine for name in series}
+            sizes["indexmill_single"] = sizes_at(single_tuned)
             done = rounds_beside_disk(space.index(index), series, sizes, rounds)
     return {
         "recalls": RECALLS,
         "queries": space.halves,
         "setting": setting.to_dict(),
+        "setting_single": single.to_dict(),
         "diskann_width": DISKANN_WIDTH,
         "threads": THREADS,
         "many_threads": many,
-        "grid": grid,
+        "grid": grid + single_grid,
         "tuning_rows": {"indexmill": summaries(tuned), "DiskANN": summaries(their_tuned)},
         "qps": {name: medians_at(done, name, "qps") for name in series},
         "ratio": ratios_at(done, "indexmill", "diskann", "qps"),
