@@ -43,10 +43,10 @@ EQUAL_BITS, MOST_BITS = (1, 2, 4), 8
 
 
 class Case(NamedTuple):
-    """A codec, and the flag of its size."""
+    """A codec, and the flags of its size and its rotation."""
 
     codec: str
-    flags: dict[str, int]
+    flags: dict[str, int | str]
 
     @property
     def name(self) -> str:
@@ -59,7 +59,11 @@ def cases(dim: int) -> list[Case]:
     bits = [Case("rabitq", {"code_bits": bits}) for bits in (*EQUAL_BITS, MOST_BITS)]
     return [
         *bits,
-        *(Case("pq", {"pq_bytes": row_bytes_of(dim, bits)}) for bits in EQUAL_BITS),
+        *(
+            Case("pq", {"pq_bytes": row_bytes_of(dim, bits), "pq_rotation": rotation})
+            for bits in EQUAL_BITS
+            for rotation in ("none", "opq")
+        ),
         Case("sq8", {}),
     ]
 

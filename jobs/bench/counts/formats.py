@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,17 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import indexmill
-from indexmill.builders.cluster.kmeans import fit_centroids
-from indexmill.builders.quantize.opq import train_opq
-from indexmill.builders.quantize.pq import encode_pq
-from indexmill.builders.quantize.rabitq import encode_rabitq, random_rotation
-from indexmill.builders.quantize.scalar import fit_scale
-from indexmill.formats.ivf.rabitq import heads_of, levels_of, row_bytes_of
+from indexmill.formats.ivf.rabitq import row_bytes_of
 from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, ORDER, SEED, THREADS
+from indexmill.jobs.bench.counts.decoded import (
+    Distances,
+    component_bytes,
+    four_bits,
+    principal_bytes,
+    rabitq_codes,
+    rotated_codes,
+)
 from indexmill.jobs.bench.counts.graphs import Graph, at, swept
 from indexmill.jobs.bench.counts.sets import Case, given
 from indexmill.jobs.bench.counts.simulation import MOST_WIDTH, Known, Layout, Simulated, simulate
@@ -39,21 +43,12 @@ from indexmill.reader.index import Index
 
 NAME = "embed768"
 RECALLS = (0.95, 0.98)
-#: Rows that codes are trained on; centroids that RaBitQ codes are taken around; the share of vertices where searches
-#: may start, and how many they start at.
-TRAINING_ROWS, CENTROIDS, START_SHARE, STARTS = 65_536, 1024, 0.01, 8
+#: Rows that codes are trained on; the share of vertices where searches may start, and how many they start at.
+TRAINING_ROWS, START_SHARE, STARTS = 65_536, 0.01, 8
 #: Most results that are measured exactly at the end, and the recall that may be lost by measuring fewer.
 MOST_EXACT, LOSS = 64, 0.001
-#: Rows at a time.
-BLOCK = 16_384
 #: Rounds in which the drive is measured, and seconds for each size of a read.
 ROUNDS, SECONDS = 5, 2
-#: Steps of a component of 4 bits: 16 over so many standard deviations.
-LEVELS, DEVIATIONS = 16, 5.4
-
-
-#: Makes distances to all rows: of queries, rows, training rows, and what decides the size of a code.
-Codes = Callable[[Any, Any, Any, int], NDArray[np.float32]]
 
 
 class Reads(NamedTuple):
@@ -64,17 +59,24 @@ class Reads(NamedTuple):
     degree: int
 
 
+class Node(NamedTuple):
+    """What nodes hold of a vector: distances by it, and what a read of such nodes brings, in several ways."""
+
+    distances: Distances
+    reads: tuple[Reads, ...]
+
+
 USUAL = Reads(4, 4, 63)
-#: The nodes of a build, and bits of RaBitQ codes in nodes, with the name of these nodes.
-SQ8, NODE_BITS = "sq8", 4
-RABITQ = f"rabitq, {NODE_BITS} bits"
-#: By what nodes hold: their names, and what a read brings.
+#: Nodes by name: those of a build first.
+SQ8, RABITQ = "sq8", "rabitq, 4 bits"
 NODES = {
-    SQ8: (USUAL, Reads(4, 3, 148), Reads(8, 8, 63), Reads(8, 7, 97), Reads(16, 16, 63)),
-    "half of the principal components, sq8": (Reads(4, 6, 63), Reads(4, 4, 148)),
-    "a third of the principal components, sq8": (Reads(4, 8, 62),),
-    "4 bits a component": (Reads(4, 6, 63), Reads(4, 4, 148)),
-    RABITQ: (Reads(4, 6, 63), Reads(4, 4, 148)),
+    SQ8: Node(component_bytes, (USUAL, Reads(4, 3, 148), Reads(8, 8, 63), Reads(8, 7, 97), Reads(16, 16, 63))),
+    "half of the principal components, sq8": Node(
+        partial(principal_bytes, one_in=2), (Reads(4, 6, 63), Reads(4, 4, 148))
+    ),
+    "a third of the principal components, sq8": Node(partial(principal_bytes, one_in=3), (Reads(4, 8, 62),)),
+    "4 bits a component": Node(four_bits, (Reads(4, 6, 63), Reads(4, 4, 148))),
+    RABITQ: Node(partial(rabitq_codes, bits=4), (Reads(4, 6, 63), Reads(4, 4, 148))),
 }
 #: The lists of this R are cut to those of fewer neighbours.
 _CUT = {62: 63}
@@ -97,14 +99,15 @@ def measure(run: Run) -> dict[str, Any]:
     sample = base[np.random.default_rng(SEED).permutation(len(base))[:TRAINING_ROWS]]
     graphs = Graphs(case)
     sizes = [max(1, n_bytes) for n_bytes in (dim // 12, dim // 8, 25 * dim // 96)]
-    codes: list[tuple[str, int, Codes, int]] = [
-        *(("rotated product codes", n_bytes, rotated_codes, n_bytes) for n_bytes in sizes),
-        *((f"rabitq, bits: {bits}", row_bytes_of(dim, bits), rabitq_codes, bits) for bits in (1, 2)),
+    codes: list[tuple[str, int, Distances]] = [
+        *(("rotated product codes", n_bytes, partial(rotated_codes, n_bytes=n_bytes)) for n_bytes in sizes),
+        *((f"rabitq, bits: {bits}", row_bytes_of(dim, bits), partial(rabitq_codes, bits=bits)) for bits in (1, 2)),
     ]
-    for number, (code, n_bytes, make, size) in enumerate(codes):
-        near = make(queries, base, sample, size)
-        for node, reads in NODES.items() if number == 0 else [(SQ8, (USUAL,))]:
-            measured = node_distances(node, queries, base, sample)
+    for number, (code, n_bytes, by_codes) in enumerate(codes):
+        near = by_codes(queries, base, sample)
+        usual = {SQ8: NODES[SQ8]._replace(reads=(USUAL,))}
+        for node, (by_nodes, reads) in (usual if number else NODES).items():
+            measured = by_nodes(queries, base, sample)
             halves = (
                 Asked(tuning, Known(near[:first], measured[:first])),
                 Asked(case, Known(near[first:], measured[first:])),
@@ -119,7 +122,7 @@ def measure(run: Run) -> dict[str, Any]:
 def blocks(run: Run) -> dict[str, Any]:
     """Time random reads of each size of a block, in turns, from the graph of an index of the part *formats*."""
     path = Graphs(given(run, NAME, builder="partition")).built(USUAL.degree) / "graph.imx"
-    sizes = sorted({read.kib for read in NODES[SQ8]})
+    sizes = sorted({read.kib for read in NODES[SQ8].reads})
     done = [
         {kib: disk.read_rate(path, disk.DEPTH, SECONDS, 1024 * kib) for kib in sizes} for _ in range(ROUNDS)
     ]
@@ -228,63 +231,3 @@ def of_reader(case: Case, graphs: Graphs) -> dict[str, float | None]:
         case, K,
     )  # fmt: skip
     return {f"{one:.2f}": at(rows, "pages_read", one, K) for one in RECALLS}
-
-
-def squared(queries: Any, rows: Any) -> NDArray[np.float32]:
-    """Return squared distances, float32 (n_queries, n_rows)."""
-    squares = np.einsum("qd,qd->q", queries, queries)[:, None] + np.einsum("nd,nd->n", rows, rows)
-    found: NDArray[np.float32] = np.maximum(squares - 2 * queries @ rows.T, 0).astype(np.float32)
-    return found
-
-
-def in_blocks(queries: Any, base: Any, decoded: Callable[[Any], Any]) -> NDArray[np.float32]:
-    """Return squared distances of queries to what blocks of `base` are decoded to."""
-    out = np.empty((len(queries), len(base)), np.float32)
-    for first in range(0, len(base), BLOCK):
-        out[:, first : first + BLOCK] = squared(queries, decoded(base[first : first + BLOCK]))
-    return out
-
-
-def rotated_codes(queries: Any, base: Any, sample: Any, n_bytes: int) -> NDArray[np.float32]:
-    """Return distances by rotated product codes."""
-    codebook = train_opq(sample, n_bytes, seed=SEED, threads=THREADS)
-    turned = codebook.rotated(queries)
-    return in_blocks(turned, base, lambda rows: codebook.decoded(encode_pq(rows, codebook, THREADS)))
-
-
-def rabitq_codes(queries: Any, base: Any, sample: Any, bits: int) -> NDArray[np.float32]:
-    """Return distances by RaBitQ codes of the differences from the nearest of `CENTROIDS` centroids."""
-    centroids = fit_centroids(sample, CENTROIDS, SEED, THREADS)
-    rotation = random_rotation(base.shape[1], np.random.default_rng(SEED))
-    blocks = [base[first : first + BLOCK] for first in range(0, len(base), BLOCK)]
-    cells = np.concatenate([squared(rows, centroids).argmin(axis=1) for rows in blocks])
-    turned, turned_centroids = queries @ rotation, centroids @ rotation
-    out = np.empty((len(queries), len(base)), np.float32)
-    for number, centroid in enumerate(centroids):
-        ids = np.flatnonzero(cells == number)
-        rows = encode_rabitq((base[ids] - centroid) @ rotation, bits)
-        lengths, factors = heads_of(rows).T
-        values = factors[:, None] * (
-            2 * levels_of(rows, base.shape[1], bits).astype(np.float32) + 1 - 2**bits
-        )
-        away = turned - turned_centroids[number]
-        out[:, ids] = np.einsum("qd,qd->q", away, away)[:, None] + lengths - 2 * away @ values.T
-    return out
-
-
-def node_distances(node: str, queries: Any, base: Any, sample: Any) -> NDArray[np.float32]:
-    """Return distances by what nodes of a kind of `NODES` hold."""
-    if node == RABITQ:
-        return rabitq_codes(queries, base, sample, NODE_BITS)
-    if node == "4 bits a component":
-        low = sample.mean(axis=0) - DEVIATIONS / 2 * sample.std(axis=0)
-        step = np.maximum(DEVIATIONS * sample.std(axis=0) / (LEVELS - 1), np.finfo(np.float32).tiny)
-        return in_blocks(
-            queries, base, lambda rows: low + step * np.clip(np.rint((rows - low) / step), 0, LEVELS - 1)
-        )
-    if node != SQ8:
-        n_kept = base.shape[1] // (2 if node.startswith("half") else 3)
-        basis = np.linalg.eigh(np.cov(sample, rowvar=False))[1][:, ::-1][:, :n_kept].astype(np.float32)
-        queries, base = queries @ basis, base @ basis
-    scale = fit_scale(base.min(axis=0), base.max(axis=0), 8)
-    return in_blocks(queries, base, lambda rows: scale.minimum + scale.step * scale.encode(rows))

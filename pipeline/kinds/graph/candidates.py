@@ -1,8 +1,8 @@
 """The formats that a graph job leaves open: bytes and rotation of codes, the type of nodes, and R.
 
 What a job states stands. Bytes of a code follow from the memory that searches may hold. Neighbours are not measured: a
-page that is read has them for nothing, so there are as many as fit beside the nodes that share the page. Only `tune`
-measures whether more pay (`wide_degrees`).
+page that is read has them for nothing, so there are as many as fit beside the nodes that share the page, up to 64:
+more take time to build and to search. Only `tune` measures whether more pay (`wide_degrees`).
 """
 
 from __future__ import annotations

@@ -15,17 +15,9 @@ from indexmill.formats.graph.index import IndexFiles
 from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.counts import formats
-from indexmill.jobs.bench.counts.formats import (
-    NODES,
-    RABITQ,
-    USUAL,
-    Reads,
-    fewest_exact,
-    measured_again,
-    node_distances,
-    squared,
-)
+from indexmill.jobs.bench.counts import decoded, formats
+from indexmill.jobs.bench.counts.decoded import squared
+from indexmill.jobs.bench.counts.formats import NODES, RABITQ, SQ8, USUAL, Reads, fewest_exact, measured_again
 from indexmill.jobs.bench.counts.sets import Case
 from indexmill.jobs.bench.counts.simulation import MOST_WIDTH, Known, Layout, simulate
 from indexmill.layout.order import Adjacency
@@ -83,18 +75,16 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 def test_distances_by_nodes_are_near_the_true_ones(
     case: Case, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats, "CENTROIDS", 16)
+    monkeypatch.setattr(decoded, "CENTROIDS", 16)
     base = np.asarray(formats.read_bin(case.data.base))
-    found, true = node_distances(node, case.queries, base, base), squared(case.queries, base)
+    found, true = NODES[node].distances(case.queries, base, base), squared(case.queries, base)
     assert found.shape == true.shape
-    assert np.corrcoef(found.ravel(), true.ravel())[0, 1] > {"sq8": 0.9999}.get(node, 0.7)
+    assert np.corrcoef(found.ravel(), true.ravel())[0, 1] > {SQ8: 0.9999}.get(node, 0.7)
 
 
-@pytest.mark.parametrize("make", [formats.rotated_codes, formats.rabitq_codes])
-def test_distances_by_more_code_are_nearer(
-    case: Case, make: formats.Codes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(formats, "CENTROIDS", 16)
+@pytest.mark.parametrize("make", [decoded.rotated_codes, decoded.rabitq_codes])
+def test_distances_by_more_code_are_nearer(case: Case, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoded, "CENTROIDS", 16)
     base = np.asarray(formats.read_bin(case.data.base))
     true = squared(case.queries, base)
     errors = [np.abs(make(case.queries, base, base, size) - true).mean() for size in (1, 8)]
@@ -110,14 +100,16 @@ def test_how_many_exact_vectors_are_read_is_chosen_on_other_queries_than_those_t
         asked.append(other.queries)
         return fewest_exact(other, base, found)
 
-    monkeypatch.setattr(formats, "CENTROIDS", 16)
-    monkeypatch.setattr(formats, "NODES", {"sq8": (USUAL,), RABITQ: (Reads(4, 6, 63),)})
+    monkeypatch.setattr(decoded, "CENTROIDS", 16)
+    few = {SQ8: (USUAL,), RABITQ: (Reads(4, 6, 63),)}
+    nodes = {name: NODES[name]._replace(reads=reads) for name, reads in few.items()}
+    monkeypatch.setattr(formats, "NODES", nodes)
     monkeypatch.setattr(formats, "fewest_exact", fewest)
     rows = formats.measure(Run("counts", {formats.NAME: case.data}, tmp_path))["rows"]
     queries = read_bin(case.data.query)
     assert [np.array_equal(one, queries[: len(queries) // 2]) for one in asked] == [True]
     exact = {row["node"]: row["exact_reads"] for row in rows}
-    assert exact["sq8"] == 0
+    assert exact[SQ8] == 0
     assert exact[RABITQ] >= K
 
 
