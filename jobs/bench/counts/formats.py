@@ -10,7 +10,6 @@ A larger block saves reads, and a drive gives fewer of them in a second. So part
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,7 +69,9 @@ USUAL = Reads(4, 4, 63)
 #: Nodes by name: those of a build first.
 SQ8, RABITQ = "sq8", "rabitq, 4 bits"
 NODES = {
-    SQ8: Node(component_bytes, (USUAL, Reads(4, 3, 148), Reads(8, 8, 63), Reads(8, 7, 97), Reads(16, 16, 63))),
+    SQ8: Node(
+        component_bytes, (USUAL, Reads(4, 3, 148), Reads(8, 8, 63), Reads(8, 7, 97), Reads(16, 16, 63))
+    ),
     "half of the principal components, sq8": Node(
         partial(principal_bytes, one_in=2), (Reads(4, 6, 63), Reads(4, 4, 148))
     ),
@@ -101,7 +102,10 @@ def measure(run: Run) -> dict[str, Any]:
     sizes = [max(1, n_bytes) for n_bytes in (dim // 12, dim // 8, 25 * dim // 96)]
     codes: list[tuple[str, int, Distances]] = [
         *(("rotated product codes", n_bytes, partial(rotated_codes, n_bytes=n_bytes)) for n_bytes in sizes),
-        *((f"rabitq, bits: {bits}", row_bytes_of(dim, bits), partial(rabitq_codes, bits=bits)) for bits in (1, 2)),
+        *(
+            (f"rabitq, bits: {bits}", row_bytes_of(dim, bits), partial(rabitq_codes, bits=bits))
+            for bits in (1, 2)
+        ),
     ]
     for number, (code, n_bytes, by_codes) in enumerate(codes):
         near = by_codes(queries, base, sample)
