@@ -19,7 +19,6 @@ from indexmill.jobs.bench.counts import (
     difficulty,
     drives,
     faults,
-    formats,
     guarantee,
     hash_tables,
     leaves,
@@ -29,6 +28,7 @@ from indexmill.jobs.bench.counts import (
     tables,
     users,
 )
+from indexmill.jobs.bench.counts.left_out import formats
 from indexmill.jobs.bench.counts.sets import CODE_SHARE, QUERIES, Case, generated, given, sift_floats
 from indexmill.jobs.bench.programs import diskann
 

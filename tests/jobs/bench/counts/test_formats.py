@@ -15,11 +15,19 @@ from indexmill.formats.graph.index import IndexFiles
 from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.counts import decoded, formats
-from indexmill.jobs.bench.counts.decoded import squared
-from indexmill.jobs.bench.counts.formats import NODES, RABITQ, SQ8, USUAL, Reads, fewest_exact, measured_again
+from indexmill.jobs.bench.counts.left_out import decoded, formats
+from indexmill.jobs.bench.counts.left_out.decoded import squared
+from indexmill.jobs.bench.counts.left_out.formats import (
+    NODES,
+    RABITQ,
+    SQ8,
+    USUAL,
+    Reads,
+    fewest_exact,
+    measured_again,
+)
+from indexmill.jobs.bench.counts.left_out.simulation import MOST_WIDTH, Known, Layout, simulate
 from indexmill.jobs.bench.counts.sets import Case
-from indexmill.jobs.bench.counts.simulation import MOST_WIDTH, Known, Layout, simulate
 from indexmill.layout.order import Adjacency
 from indexmill.reader.index import Index
 

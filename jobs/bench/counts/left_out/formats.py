@@ -25,7 +25,8 @@ from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, ORDER, SEED, THREADS
-from indexmill.jobs.bench.counts.decoded import (
+from indexmill.jobs.bench.counts.graphs import Graph, at, swept
+from indexmill.jobs.bench.counts.left_out.decoded import (
     Distances,
     component_bytes,
     four_bits,
@@ -33,9 +34,8 @@ from indexmill.jobs.bench.counts.decoded import (
     rabitq_codes,
     rotated_codes,
 )
-from indexmill.jobs.bench.counts.graphs import Graph, at, swept
+from indexmill.jobs.bench.counts.left_out.simulation import MOST_WIDTH, Known, Layout, Simulated, simulate
 from indexmill.jobs.bench.counts.sets import Case, given
-from indexmill.jobs.bench.counts.simulation import MOST_WIDTH, Known, Layout, Simulated, simulate
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS
 from indexmill.reader.index import Index
