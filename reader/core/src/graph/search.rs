@@ -49,8 +49,8 @@ impl Index {
         self.nearest(&search, interrupted).map(|(output, _)| output)
     }
 
-    /// Begins an [`Index::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
-    /// long. After [`Ticket::cancel`] that is [`Error::Interrupted`], unless the search had ended.
+    /// Begins an [`Index::search`] and returns; a thread that [`Ticket`] names calls `done` with its outcome. After
+    /// [`Ticket::cancel`] that is [`Error::Interrupted`], unless the search had ended.
     ///
     /// # Errors
     /// Those of parameters and queries; then `done` is not called.
