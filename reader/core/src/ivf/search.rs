@@ -142,6 +142,12 @@ mod tests {
     }
 
     #[test]
+    fn a_query_that_probes_very_many_lists_gives_way_while_it_takes_them_up() {
+        let written = write_ivf(IvfSpec { n: 20, dim: 2, n_lists: 70_000, n_batches: 1, ..IvfSpec::default() });
+        assert_eq!(turns(&written, &IvfParams::new(10, 70_000)), 1);
+    }
+
+    #[test]
     fn a_long_list_in_memory_is_cut_like_one_that_is_read() {
         for codec in [FLAT, SQ8, PQ, RABITQ, OPQ] {
             let spec = IvfSpec { n: 8000, dim: 100, n_lists: 1, n_batches: 1, codec, ..IvfSpec::default() };
