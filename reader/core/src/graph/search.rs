@@ -235,7 +235,7 @@ impl Index {
     /// The exact vectors, where they were kept apart; a view has them in memory.
     fn apart(&self) -> Option<Apart<'_>> {
         let (vectors, homes) = match &self.pages {
-            Some(pages) => (pages.nodes.vectors.as_ref()?, Some(&*pages.order)),
+            Some(pages) => (pages.nodes.vectors.as_ref()?, Some(&**pages.order)),
             None => (self.vectors.as_ref()?, None),
         };
         Some(Apart::new(vectors, homes, &self.graph.stored()))
