@@ -5,6 +5,8 @@ use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use indexmill_core::ids::Inverse;
+
 use crate::cancel::ImCancel;
 use crate::error::{Failure, attempt, guard};
 use crate::filter::ImFilter;
@@ -16,7 +18,7 @@ use crate::stats::Tally;
 pub struct ImIndex {
     pub(crate) inner: Opened,
     /// Slot of each vector id of a graph, made by the first im_vector_user_id.
-    pub(crate) slots: OnceLock<Vec<u32>>,
+    pub(crate) slots: OnceLock<Inverse>,
     pub(crate) tally: Tally,
     engine: CString,
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use indexmill_core::ids::Inverse;
+
 use crate::counters::ImCounters;
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
@@ -81,7 +83,7 @@ pub unsafe extern "C" fn im_stats(index: *const ImIndex, out: *mut ImStats) -> i
         let index = unsafe { borrow("im_stats: index", index) }?;
         // SAFETY: null or readable by the caller's contract.
         let room = unsafe { Structures::new("im_stats: out", out) }?;
-        let slots_bytes = index.slots.get().map_or(0, |slots| size_of_val(&**slots) as u64);
+        let slots_bytes = index.slots.get().map_or(0, Inverse::memory_bytes);
         let (tally, load) = (&index.tally, |sum: &AtomicU64| sum.load(Ordering::Relaxed));
         let stats = ImStats {
             queries: load(&tally.queries),

@@ -12,9 +12,9 @@ pub use crate::code_table::CodeTable;
 use crate::directory::Directory;
 use crate::distance::{TABLE_WIDTH, kernels, prefetch_row};
 use crate::error::{Error, Result};
-use crate::interrupt::Stop;
+use crate::interrupt::{Stop, go_on};
 use crate::memory::{Region, collect, reserve, resize};
-use crate::pagefile::PageFile;
+use crate::pagefile::{PIECE_BYTES, PageFile};
 
 /// A product quantizer in memory: `4 * K * dim` bytes, and 8 a chunk.
 #[derive(Debug, Clone)]
@@ -164,16 +164,27 @@ impl Codes {
     pub fn open(directory: &Directory, n: u64, dim: u64, interrupted: Stop<'_>) -> Result<Self> {
         let (file, mut codes) = Self::open_codebook(directory, n, dim, interrupted)?;
         let checksums = file.load_checksums(interrupted)?;
-        let (m, k) = (codes.n_chunks() as u64, codes.book.n_centres() as u64);
-        let section = file.section("codes", Some(n.saturating_mul(m)))?;
+        let section = file.section("codes", Some(n.saturating_mul(codes.n_chunks() as u64)))?;
         codes.codes = file.load_section(&section, &checksums, interrupted)?;
         codes.held_bytes = section.payload as usize;
-        let values = codes.held();
-        if let Some(at) = values.iter().position(|&c| u64::from(c) >= k) {
-            let place = format!("code of slot {}", at as u64 / m);
-            return Err(Error::corrupt(&file.path, place, format!("values below {k}"), values[at]));
-        }
+        codes.check_values(interrupted)?;
         Ok(codes)
+    }
+
+    /// Refuses codes in memory that name no centre. Where there are as many centres as bytes have values, all name one.
+    fn check_values(&self, interrupted: Stop<'_>) -> Result<()> {
+        let (m, k) = (self.n_chunks(), self.book.n_centres());
+        if k > usize::from(u8::MAX) {
+            return Ok(());
+        }
+        for (start, piece) in (0..).step_by(PIECE_BYTES).zip(self.held().chunks(PIECE_BYTES)) {
+            go_on(interrupted)?;
+            if let Some(at) = piece.iter().position(|&code| usize::from(code) >= k) {
+                let place = format!("code of slot {}", (start + at) / m);
+                return Err(Error::corrupt(&self.book.path, place, format!("values below {k}"), piece[at]));
+            }
+        }
+        Ok(())
     }
 
     /// Reads all except the codes, which nodes of the graph hold, `code_bytes` each.
@@ -371,6 +382,32 @@ mod tests {
             }
             assert!((f64::from(score) - want).abs() < 1e-4);
         }
+    }
+
+    #[test]
+    fn codes_are_checked_piece_by_piece_unless_all_values_are_centres() {
+        let of = |k: usize, bytes: Vec<u8>| {
+            let (book, held_bytes) = (codebook(k, vec![0, 1, 2], &vec![0; 8 * k]), bytes.len());
+            Codes { build_id: [0; 16], book, rotation: None, codes: region(&bytes), held_bytes }
+        };
+        let asked = |codes: &Codes| {
+            let mut asked = 0;
+            let mut count = || {
+                asked += 1;
+                false
+            };
+            let checked = codes.check_values(&mut count);
+            (checked.map_err(|error| error.to_string()), asked)
+        };
+        let sound = vec![254; 2 * PIECE_BYTES + 6];
+        assert_eq!(asked(&of(256, sound.clone())), (Ok(()), 0));
+        let mut codes = of(255, sound);
+        assert_eq!(asked(&codes), (Ok(()), 3));
+        assert!(matches!(codes.check_values(&mut || true), Err(Error::Interrupted)));
+        codes.codes[PIECE_BYTES + 5] = 255;
+        let (refused, n_asked) = asked(&codes);
+        let want = format!("codes.imx: code of slot {}: expected values below 255, got 255;", PIECE_BYTES / 2 + 2);
+        assert!(refused.is_err_and(|error| error.starts_with(&want)) && n_asked == 2);
     }
 
     #[test]

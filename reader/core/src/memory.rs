@@ -17,7 +17,7 @@ pub fn reserve<T>(path: &Path, capacity: usize) -> Result<Vec<T>> {
     let mut vec: Vec<T> = Vec::new();
     vec.try_reserve_exact(capacity).map_err(|_| refused(path, capacity.saturating_mul(size_of::<T>())))?;
     // SAFETY: memory that `vec` owns.
-    unsafe { ask_for_huge_pages(vec.as_mut_ptr().cast(), vec.capacity() * size_of::<T>()) };
+    unsafe { ask_for_pages(PageSize::Huge, vec.as_mut_ptr().cast(), vec.capacity() * size_of::<T>()) };
     Ok(vec)
 }
 
@@ -47,19 +47,33 @@ fn refused(path: &Path, bytes: usize) -> Error {
     Error::Config(format!("{}: the system refused {bytes} bytes of memory; use a machine with more", path.display()))
 }
 
-/// Asks for huge pages: codes are read at random, and with 4 KiB pages each look-up would also miss the translation
-/// cache.
+/// What pages a large allocation lies in.
+#[derive(Clone, Copy)]
+enum PageSize {
+    /// Codes are read at random, and with 4 KiB pages each look-up would also miss the translation cache.
+    Huge,
+    /// The first touch of a page takes no more than 4 KiB.
+    Small,
+}
+
+/// Asks for pages of a size.
 ///
 /// # Safety
 /// The caller owns `bytes` bytes from `start` on.
-unsafe fn ask_for_huge_pages(start: *mut u8, bytes: usize) {
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+unsafe fn ask_for_pages(size: PageSize, start: *mut u8, bytes: usize) {
     let skip = start.align_offset(PAGE_BYTES);
     if cfg!(target_os = "linux") && bytes >= HUGE_BYTES && skip < bytes {
+        #[cfg(target_os = "linux")]
+        let advice = match size {
+            PageSize::Huge => libc::MADV_HUGEPAGE,
+            PageSize::Small => libc::MADV_NOHUGEPAGE,
+        };
         // SAFETY: whole pages of the caller's memory; the advice does not change their content, and a refusal
         // leaves them as they are.
         #[cfg(target_os = "linux")]
         unsafe {
-            libc::madvise(start.add(skip).cast(), (bytes - skip) / PAGE_BYTES * PAGE_BYTES, libc::MADV_HUGEPAGE)
+            libc::madvise(start.add(skip).cast(), (bytes - skip) / PAGE_BYTES * PAGE_BYTES, advice)
         };
     }
 }
@@ -107,8 +121,7 @@ impl Drop for Pages {
     }
 }
 
-/// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file. Large regions
-/// are in huge pages where the system has them.
+/// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file.
 #[derive(Debug)]
 pub struct Region(Option<Pages>);
 
@@ -118,14 +131,24 @@ impl Region {
         Region(None)
     }
 
-    /// `bytes` bytes, for the file at `path`; an error where memory does not allow it.
+    /// `bytes` bytes, for the file at `path`; an error where memory does not allow it. A large region is in huge pages
+    /// where the system has them.
     pub fn new(path: &Path, bytes: usize) -> Result<Self> {
+        Self::in_pages(PageSize::Huge, path, bytes)
+    }
+
+    /// As [`Region::new`], in small pages: for content of which a file may touch a few bytes here and there.
+    pub fn sparse(path: &Path, bytes: usize) -> Result<Self> {
+        Self::in_pages(PageSize::Small, path, bytes)
+    }
+
+    fn in_pages(size: PageSize, path: &Path, bytes: usize) -> Result<Self> {
         if bytes == 0 {
             return Ok(Self::none());
         }
         let pages = Pages::new(bytes).map_err(|_| refused(path, bytes))?;
         // SAFETY: memory of that size. Advice comes before the first touch, which chooses the size of pages.
-        unsafe { ask_for_huge_pages(pages.start, bytes) };
+        unsafe { ask_for_pages(size, pages.start, bytes) };
         Ok(Region(Some(pages)))
     }
 }
@@ -164,11 +187,23 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn a_sparse_region_takes_memory_for_the_pages_that_are_touched() {
+        let mut region = Region::sparse(Path::new("file"), 1 << 30).unwrap();
+        [0, 9 << 20, (1 << 30) - 1].into_iter().for_each(|at| region[at] = 1);
+        let mut taken = vec![0u8; region.len() / PAGE_BYTES];
+        // SAFETY: the pages of the region, and a byte for each.
+        let told = unsafe { libc::mincore(region.as_mut_ptr().cast(), region.len(), taken.as_mut_ptr()) };
+        assert_eq!((told, taken.iter().filter(|&&page| page & 1 == 1).count()), (0, 3));
+    }
+
+    #[test]
     fn memory_that_no_machine_has_is_refused() {
         let path = Path::new("graph.imx");
         let mut kept = vec![1u32];
         let refusals = [
             Region::new(path, usize::MAX / 2).map(drop),
+            Region::sparse(path, usize::MAX / 2).map(drop),
             reserve::<u64>(path, usize::MAX / 16).map(drop),
             resize(path, &mut kept, usize::MAX / 8, 0),
         ];

@@ -42,7 +42,7 @@ const MAX_FIELDS: usize = 100;
 /// Section of the checksums of all other pages.
 pub(crate) const CRC_SECTION: &str = "crc";
 /// Bytes of a section that are read and checked before memory for more is used.
-const PIECE_BYTES: usize = 256 * PAGE_BYTES;
+pub(crate) const PIECE_BYTES: usize = 256 * PAGE_BYTES;
 
 /// One page.
 pub type Page = [u8; PAGE_BYTES];

@@ -26,6 +26,8 @@ pub struct Uring {
     fds: Vec<RawFd>,
     reads: Vec<Progress>,
     flights: Flights,
+    /// Reads that the kernel refused, until they go back into the queue.
+    turned_away: Vec<usize>,
     registered_files: bool,
     registered_buffers: bool,
     /// What the kernel refused to register, and why, so that each read takes a little longer.
@@ -45,8 +47,20 @@ impl Uring {
         });
         let (slots, process) = (buffers.slots(), std::process::id());
         let (reads, flights) = (vec![Progress::default(); slots], Flights::new(slots));
-        let (fds, buffers) = (file.fds(), Some(buffers));
-        Uring { ring, file, buffers, fds, reads, flights, registered_files, registered_buffers, refusal, process }
+        let (fds, buffers, turned_away) = (file.fds(), Some(buffers), Vec::new());
+        Uring {
+            ring,
+            file,
+            buffers,
+            fds,
+            reads,
+            flights,
+            turned_away,
+            registered_files,
+            registered_buffers,
+            refusal,
+            process,
+        }
     }
 
     /// Why reads are not as fast as they could be, if so.
@@ -90,26 +104,34 @@ impl Uring {
         Error::io(&self.file.path, "submit reads to io_uring", source)
     }
 
-    /// Takes the finished reads; unfinished ones go back into the queue.
+    /// Takes the finished reads; unfinished ones go back into the queue, refused ones together after a pause.
     fn collect(&mut self, finished: &mut Finished) -> Result<()> {
         while let Some(entry) = self.ring.next_completion() {
-            let (slot, result) = (entry.user_data() as usize, entry.result());
-            let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-            let direct = self.file.is_direct_at(self.reads[slot].unit);
-            match self.reads[slot].take(result, direct) {
-                Ok(Next::Done) => {
-                    self.flights.finish(slot);
-                    finished.done.push(slot);
-                }
-                Ok(Next::Again) => self.push(slot)?,
-                Ok(Next::AgainLater) => {
-                    std::thread::sleep(REFUSAL_PAUSE);
-                    self.push(slot)?;
-                }
-                Err(fault) => {
-                    self.flights.finish(slot);
-                    finished.failed.push((slot, self.file.fault(self.reads[slot].unit, fault)));
-                }
+            self.take(entry.user_data() as usize, entry.result(), finished)?;
+        }
+        if !self.turned_away.is_empty() {
+            std::thread::sleep(REFUSAL_PAUSE);
+        }
+        while let Some(slot) = self.turned_away.pop() {
+            self.push(slot)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the kernel says of a read: its bytes, or a negative error number.
+    fn take(&mut self, slot: usize, result: i32, finished: &mut Finished) -> Result<()> {
+        let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+        let direct = self.file.is_direct_at(self.reads[slot].unit);
+        match self.reads[slot].take(result, direct) {
+            Ok(Next::Done) => {
+                self.flights.finish(slot);
+                finished.done.push(slot);
+            }
+            Ok(Next::Again) => self.push(slot)?,
+            Ok(Next::AgainLater) => self.turned_away.push(slot),
+            Err(fault) => {
+                self.flights.finish(slot);
+                finished.failed.push((slot, self.file.fault(self.reads[slot].unit, fault)));
             }
         }
         Ok(())
@@ -176,7 +198,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // A forked child shares the ring with its parent and must not take the parent's completions.
         let owns_ring = std::process::id() == self.process;
-        let (mut in_flight, began) = (self.flights.count(), Instant::now());
+        let (mut in_flight, began) = (self.flights.count() - self.turned_away.len(), Instant::now());
         while owns_ring && in_flight > 0 && began.elapsed() < PATIENCE {
             if self.ring.enter(1).is_err() {
                 break;
@@ -189,5 +211,42 @@ impl Drop for Uring {
             // The kernel may still write into them: keep the memory for good.
             std::mem::forget(self.buffers.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::common::Scratch;
+    use crate::pagefile::PAGE_BYTES;
+
+    #[test]
+    fn one_pause_follows_all_reads_that_the_kernel_refuses() {
+        const N: usize = 512;
+        let ring = match Ring::new(N) {
+            Ok(ring) => ring,
+            Err(e) => return eprintln!("skipped: {e}"),
+        };
+        let scratch = Scratch::new();
+        let path = scratch.0.join("pages");
+        let pages: Vec<u8> = (0..N * PAGE_BYTES).map(|i| (i / PAGE_BYTES) as u8).collect();
+        fs::write(&path, &pages).unwrap();
+        let file = Arc::new(DataFile::of(File::open(&path).unwrap()));
+        let mut engine = Uring::new(ring, file, Buffers::new(N, PAGE_BYTES).unwrap());
+        let (mut finished, began) = (Finished::default(), Instant::now());
+        for slot in 0..N {
+            engine.flights.start(slot);
+            engine.reads[slot] = Progress::new(slot as u64, PAGE_BYTES);
+            engine.take(slot, -libc::EAGAIN, &mut finished).unwrap();
+        }
+        engine.collect(&mut finished).unwrap();
+        assert!(began.elapsed() < Duration::from_millis(256), "{:?} for {N} refusals", began.elapsed());
+        while finished.done.len() < N {
+            engine.reap_each(&mut finished).unwrap();
+        }
+        (0..N).for_each(|slot| assert_eq!(engine.buffer(slot), &pages[slot * PAGE_BYTES..][..PAGE_BYTES]));
     }
 }

@@ -1,15 +1,17 @@
 //! entries.imx: the vertices a search may start from (docs/formats/entries.md, DiskANN++ section III).
 
+use std::path::Path;
+
 use crate::bytes::{f32s, u32s};
 use crate::directory::Directory;
 use crate::distance::kernels;
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
-use crate::memory::collect;
+use crate::memory::{collect, make_room};
 use crate::pagefile::PageFile;
 
 /// Entry vertices in memory: `4 * n_entries * (dim + 1)` bytes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Entries {
     /// First bytes of the build id.
     pub build_id: [u8; 16],
@@ -44,11 +46,12 @@ impl Entries {
         Ok(Entries { build_id, dim: dim as usize, medoid: medoid as u32, centroids, vertices })
     }
 
-    /// The same vertices after slot s became `slots[s]`.
-    pub(crate) fn remapped(&self, slots: &[u32]) -> Self {
-        let new = |slot: u32| slots[slot as usize];
-        let vertices = self.vertices.iter().map(|&slot| new(slot)).collect();
-        Entries { medoid: new(self.medoid), vertices, ..self.clone() }
+    /// The same vertices after slot s became `slots[s]`; `path` names the index in the error where memory does not allow it.
+    pub(crate) fn remapped(&self, path: &Path, slots: &[u32]) -> Result<Self> {
+        let new = |&slot: &u32| slots[slot as usize];
+        let centroids = collect(path, self.centroids.len(), self.centroids.iter().copied())?;
+        let vertices = collect(path, self.vertices.len(), self.vertices.iter().map(new))?;
+        Ok(Entries { build_id: self.build_id, dim: self.dim, medoid: new(&self.medoid), centroids, vertices })
     }
 
     /// Number of centroids, at least 1.
@@ -79,21 +82,29 @@ impl Entries {
         self.nearest_among(query, |_| true).unwrap_or(self.medoid)
     }
 
-    /// Slots of the `count` centroids nearest to the query (ties: the smaller index), nearest first; one slot may be that of
-    /// several.
-    pub(super) fn nearest_some(&self, query: &[f32], count: usize) -> Vec<u32> {
+    /// Writes the `count` centroids nearest to the query (ties: the smaller index) to `nearest`, nearest first: distance and
+    /// slot of each. One slot may be that of several. `path` names the index in the error where memory does not allow it.
+    pub(super) fn nearest_some(
+        &self,
+        path: &Path,
+        query: &[f32],
+        count: usize,
+        nearest: &mut Vec<(f32, u32)>,
+    ) -> Result<()> {
         assert_eq!(query.len(), self.dim);
         // SAFETY: both hold `dim` floats.
         let distance = |c: &[f32]| unsafe { (kernels().l2_f32)(query.as_ptr(), c.as_ptr(), self.dim) };
-        let mut nearest: Vec<(f32, usize)> = self.centroids.chunks_exact(self.dim).map(distance).zip(0..).collect();
-        let count = count.min(nearest.len());
-        let by_distance = |a: &(f32, usize), b: &(f32, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        nearest.clear();
+        make_room(path, nearest, self.len())?;
+        nearest.extend(self.centroids.chunks_exact(self.dim).map(distance).zip(0..));
+        let by_distance = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         if count < nearest.len() {
             nearest.select_nth_unstable_by(count, by_distance);
             nearest.truncate(count);
         }
         nearest.sort_unstable_by(by_distance);
-        nearest.into_iter().map(|(_, at)| self.vertices[at]).collect()
+        nearest.iter_mut().for_each(|(_, at)| *at = self.vertices[*at as usize]);
+        Ok(())
     }
 
     /// As [`Entries::nearest`], of the centroids whose slot `is_among` accepts; `None` if there is none.
@@ -111,5 +122,30 @@ impl Entries {
             }
         }
         best.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_centroids_of_each_query_are_sorted_in_the_same_memory() {
+        let (dim, n) = (2usize, 40u32);
+        let centroids: Vec<f32> = (0..n).flat_map(|i| [(i * 7 % n) as f32, (i % 3) as f32]).collect();
+        let vertices = (0..n).map(|i| 1000 - i).collect();
+        let entries = Entries { build_id: [0; 16], dim, medoid: 5, centroids, vertices };
+        let (path, mut nearest, mut place) = (Path::new("entries.imx"), Vec::new(), None);
+        for count in [3, 40, 1, 100] {
+            let query = [count as f32 / 2.0, 1.0];
+            entries.nearest_some(path, &query, count, &mut nearest).unwrap();
+            let away = |c: &[f32]| (c[0] - query[0]).powi(2) + (c[1] - query[1]).powi(2);
+            let mut want: Vec<(f32, u32)> = entries.centroids.chunks(dim).map(away).zip(0..).collect();
+            want.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            want.truncate(count);
+            want.iter_mut().for_each(|(_, at)| *at = 1000 - *at);
+            assert_eq!(nearest, want);
+            assert_eq!(*place.get_or_insert(nearest.as_ptr()), nearest.as_ptr());
+        }
     }
 }

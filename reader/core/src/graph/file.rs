@@ -205,7 +205,9 @@ impl Graph {
 
     /// The same graph as another build, with blocks that are composed in memory.
     pub(crate) fn composed(&self, build_id: [u8; 16]) -> Self {
-        Graph { build_id, checks: Checks::Composed, ..self.clone() }
+        let Graph { ref path, file_id, ref layout, metric, max_norm, ref scale, .. } = *self;
+        let (path, layout, scale, checks) = (path.clone(), layout.clone(), scale.clone(), Checks::Composed);
+        Graph { path, build_id, file_id, layout, metric, max_norm, scale, checks }
     }
 
     /// Where nodes are.

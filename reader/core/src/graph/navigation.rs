@@ -13,7 +13,7 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
 use crate::manifest::NAVIGATION_FILE;
-use crate::memory::collect;
+use crate::memory::{collect, reserve, resize};
 use crate::pagefile::{PageFile, Section};
 use crate::search::candidates::Candidates;
 use crate::search::nearest::{distance_of, key, slot_of};
@@ -91,19 +91,23 @@ impl Navigation {
         Ok(())
     }
 
-    /// The same graph after slot s became `slots[s]`; local positions are ranks by slot again.
-    pub(crate) fn remapped(&self, slots: &[u32]) -> Self {
-        let mut ranked: Vec<(u32, u32)> = self.slots.iter().map(|&s| slots[s as usize]).zip(0..).collect();
+    /// The same graph after slot s became `slots[s]`; local positions are ranks by slot again. `path` names the index in the
+    /// error where memory does not allow it.
+    pub(crate) fn remapped(&self, path: &Path, slots: &[u32]) -> Result<Self> {
+        let sample = self.slots.len();
+        let mut ranked = collect(path, sample, self.slots.iter().map(|&s| slots[s as usize]).zip(0u32..))?;
         ranked.sort_unstable();
-        let mut ranks = vec![0; ranked.len()];
+        let mut ranks = Vec::new();
+        resize(path, &mut ranks, sample, 0)?;
         ranked.iter().zip(0..).for_each(|(&(_, local), rank)| ranks[local as usize] = rank);
-        let (mut offsets, mut neighbours) = (vec![0], Vec::with_capacity(self.neighbours.len()));
+        let (mut offsets, mut neighbours) = (reserve(path, sample + 1)?, reserve(path, self.neighbours.len())?);
+        offsets.push(0);
         for &(_, local) in &ranked {
             neighbours.extend(self.neighbours(local).iter().map(|&other| ranks[other as usize]));
             offsets.push(neighbours.len() as u32);
         }
-        let slots = ranked.iter().map(|&(slot, _)| slot).collect();
-        Navigation { build_id: self.build_id, slots, entry: ranks[self.entry as usize], offsets, neighbours }
+        let slots = collect(path, sample, ranked.iter().map(|&(slot, _)| slot))?;
+        Ok(Navigation { build_id: self.build_id, slots, entry: ranks[self.entry as usize], offsets, neighbours })
     }
 
     /// Number of sampled vertices, at least 1.

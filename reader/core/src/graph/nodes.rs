@@ -86,7 +86,7 @@ impl Nodes {
 pub struct Pages {
     pub nodes: Arc<Nodes>,
     /// Slot in the file of each slot.
-    pub order: Arc<[u32]>,
+    pub order: Arc<Vec<u32>>,
     /// Slot of each slot in the file.
     pub slots: Vec<u32>,
     /// The files of the index, of which graph.imx is the first. What lies behind it has its own order.
@@ -96,7 +96,7 @@ pub struct Pages {
 impl Pages {
     /// Memory of the maps alone.
     pub fn map_bytes(&self) -> u64 {
-        (size_of_val(&*self.order) + size_of_val(&*self.slots)) as u64
+        (size_of_val(&**self.order) + size_of_val(&*self.slots)) as u64
     }
 }
 

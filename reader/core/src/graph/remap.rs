@@ -15,7 +15,7 @@ use super::index::Index;
 use super::nodes::{Nodes, Pages};
 use crate::engine::{EngineChoice, Storage};
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::{collect, reserve};
 use crate::search::pool::Pool;
 
 /// Stands for no slot: n is at most this, and slots are below n.
@@ -30,32 +30,35 @@ impl Index {
     /// `manifest` are those of the original index; a filter of one does not fit the other.
     ///
     /// # Errors
-    /// `Input` if `order` is not a permutation of 0..n; what [`Index::search`] finds in damaged files.
+    /// `Input` if `order` is not a permutation of 0..n; `Config` where memory does not allow a view; what [`Index::search`]
+    /// finds in damaged files.
     pub fn remapped(&self, order: &[u32]) -> Result<Index> {
         self.remapped_unless(order, &mut || false)
     }
 
     /// As [`Index::remapped`], with `interrupted` as in [`Index::filter_unless`].
     pub fn remapped_unless(&self, order: &[u32], interrupted: &mut dyn FnMut() -> bool) -> Result<Index> {
-        let n = self.graph.layout.n_vertices;
+        let (n, path) = (self.graph.layout.n_vertices, &self.graph.path);
         let slots = inverse(order, n, &self.graph)?;
         let nodes = self.nodes(interrupted)?;
         let home = |&slot: &u32| self.pages.as_ref().map_or(slot, |pages| pages.order[slot as usize]);
-        let homes: Arc<[u32]> = order.iter().map(home).collect();
-        let home_slots = if self.pages.is_some() { inverse(&homes, n, &self.graph)? } else { slots.clone() };
+        let homes = Arc::new(collect(path, order.len(), order.iter().map(home))?);
+        let entries = self.entries.remapped(path, &slots)?;
+        let navigation = self.navigation.as_ref().map(|navigation| navigation.remapped(path, &slots)).transpose()?;
+        let living = self.living.as_ref().map(|living| living.remapped(path, order)).transpose()?;
+        let home_slots = if self.pages.is_some() { inverse(&homes, n, &self.graph)? } else { slots };
         let files = self.storage.file.clone();
-        let living = self.living.as_ref().map(|living| living.remapped(&self.graph.path, order));
         let pages = Arc::new(Pages { nodes: nodes.clone(), order: homes.clone(), slots: home_slots, files });
         Ok(Index {
             path: self.path.clone(),
             manifest: self.manifest.clone(),
             graph: self.graph.composed(identity(&self.graph, order)),
-            codes: self.codes.remapped(&self.graph.path, order)?,
-            entries: self.entries.remapped(&slots),
-            navigation: self.navigation.as_ref().map(|navigation| navigation.remapped(&slots)),
+            codes: self.codes.remapped(path, order)?,
+            entries,
+            navigation,
             vectors: None,
             ids: self.ids.remapped(homes),
-            living: living.transpose()?.map(Arc::new),
+            living: living.map(Arc::new),
             metadata: self.metadata.clone(),
             storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
             pool: Pool::default(),

@@ -49,8 +49,8 @@ impl Index {
         self.nearest(&search, interrupted).map(|(output, _)| output)
     }
 
-    /// Begins an [`Index::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
-    /// long. After [`Ticket::cancel`] that is [`Error::Interrupted`], unless the search had ended.
+    /// Begins an [`Index::search`] and returns; a thread that [`Ticket`] names calls `done` with its outcome. After
+    /// [`Ticket::cancel`] that is [`Error::Interrupted`], unless the search had ended.
     ///
     /// # Errors
     /// Those of parameters and queries; then `done` is not called.
@@ -235,7 +235,7 @@ impl Index {
     /// The exact vectors, where they were kept apart; a view has them in memory.
     fn apart(&self) -> Option<Apart<'_>> {
         let (vectors, homes) = match &self.pages {
-            Some(pages) => (pages.nodes.vectors.as_ref()?, Some(&*pages.order)),
+            Some(pages) => (pages.nodes.vectors.as_ref()?, Some(&**pages.order)),
             None => (self.vectors.as_ref()?, None),
         };
         Some(Apart::new(vectors, homes, &self.graph.stored()))

@@ -84,7 +84,7 @@ pub struct Ids {
     pub(super) slots_are_ids: bool,
     pub(super) held: Arc<OnceLock<Held>>,
     /// Slot in the file of each slot, where they differ.
-    pub(super) order: Option<Arc<[u32]>>,
+    pub(super) order: Option<Arc<Vec<u32>>>,
     /// What deletions left, by slot in the file.
     pub(super) living: Option<Arc<Living>>,
 }
@@ -140,7 +140,7 @@ impl Ids {
     }
 
     /// The same file for slots of another order: slot s is slot `order[s]` of the file, which is below n.
-    pub(crate) fn remapped(&self, order: Arc<[u32]>) -> Self {
+    pub(crate) fn remapped(&self, order: Arc<Vec<u32>>) -> Self {
         Ids { order: Some(order), ..self.clone() }
     }
 

@@ -27,6 +27,9 @@ pub(super) struct CellSearch {
     candidates: Candidates,
     /// Of the centroids that may be among the nearest.
     keys: Vec<u64>,
+    /// Whether `keys` has all of these.
+    is_found: bool,
+    /// Those that were measured in float64.
     ranked: Vec<(f64, u32)>,
     n_measured: u64,
 }
@@ -34,8 +37,9 @@ pub(super) struct CellSearch {
 impl CellSearch {
     /// Begins to look for the `n` nearest lists of another query.
     pub(super) fn begin(&mut self, centroids: &Centroids, n: usize) -> Result<()> {
-        self.n_measured = 0;
+        (self.n_measured, self.is_found) = (0, false);
         self.keys.clear();
+        self.ranked.clear();
         if walked(centroids, n).is_some() {
             self.candidates.reset((CANDIDATES * n).max(LEAST_CANDIDATES).min(centroids.n_lists), false);
             return Ok(());
@@ -43,30 +47,27 @@ impl CellSearch {
         make_room(&centroids.path, &mut self.keys, centroids.n_lists)
     }
 
-    /// Measures further centroids for a moment; true if no other may be among the `n` nearest.
-    pub(super) fn search(&mut self, centroids: &Centroids, query: &[f32], n: usize) -> bool {
+    /// Measures further centroids for a moment; true if all that may be among the `n` nearest were measured in float64.
+    pub(super) fn search(&mut self, centroids: &Centroids, query: &[f32], n: usize) -> Result<bool> {
         assert_eq!(query.len(), centroids.dim);
         let at_once = (BYTES_AT_ONCE / size_of_val(query)).max(1);
-        match walked(centroids, n) {
-            Some(graph) => self.walk(centroids, graph, query, at_once),
-            None => self.scan(centroids, query, n, at_once),
+        if !self.is_found {
+            let is_found = match walked(centroids, n) {
+                Some(graph) => self.walk(centroids, graph, query, at_once),
+                None => self.scan(centroids, query, n, at_once),
+            };
+            if !is_found {
+                return Ok(false);
+            }
+            make_room(&centroids.path, &mut self.ranked, self.keys.len())?;
+            self.is_found = true;
         }
+        Ok(self.rank(centroids, query, at_once))
     }
 
     /// Writes the `n` nearest lists to `out`; with `prune` only those within (1 + prune) times the distance of the
     /// nearest (SPANN, section 3.3). Returns the number of measured centroids.
-    pub(super) fn choose(
-        &mut self,
-        centroids: &Centroids,
-        query: &[f32],
-        n: usize,
-        prune: Option<f32>,
-        out: &mut Vec<u32>,
-    ) -> Result<u64> {
-        self.ranked.clear();
-        make_room(&centroids.path, &mut self.ranked, self.keys.len())?;
-        let ranked = self.keys.iter().map(|&key| slot_of(key)).map(|list| (distance(query, centroids.row(list)), list));
-        self.ranked.extend(ranked);
+    pub(super) fn choose(&mut self, n: usize, prune: Option<f32>, out: &mut Vec<u32>) -> u64 {
         self.ranked.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         self.ranked.truncate(n);
         let reach = prune.map_or(f64::INFINITY, |slack| {
@@ -77,7 +78,7 @@ impl CellSearch {
         // Overflow to infinity leaves nothing to compare: the nearest one is probed whatever it is.
         let near = self.ranked.iter().enumerate().filter(|&(i, &(d, _))| i == 0 || d <= reach);
         out.extend(near.map(|(_, &(_, list))| list));
-        Ok(self.n_measured)
+        self.n_measured
     }
 
     /// Measures the next centroids, and in the end keeps every list that may be among the n nearest.
@@ -126,6 +127,13 @@ impl CellSearch {
         keys.extend(candidates.keys());
         true
     }
+
+    /// Measures the next of the centroids that were found in float64; true if none is left.
+    fn rank(&mut self, centroids: &Centroids, query: &[f32], at_once: usize) -> bool {
+        let lists = self.keys[self.ranked.len()..].iter().take(at_once).map(|&key| slot_of(key));
+        self.ranked.extend(lists.map(|list| (distance(query, centroids.row(list)), list)));
+        self.ranked.len() == self.keys.len()
+    }
 }
 
 /// The graph in which the `n` nearest lists are looked for, if it is not better to measure all centroids.
@@ -147,4 +155,27 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
         sums[0] += square(x, y);
     }
     (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::ivf::{IvfSpec, write_ivf};
+    use crate::ivf::IvfIndex;
+
+    #[test]
+    fn a_query_gives_way_while_it_measures_centroids_and_while_it_ranks_them() {
+        let written = write_ivf(IvfSpec { n: 2, dim: 65_536, n_lists: 100, n_batches: 1, ..IvfSpec::default() });
+        let centroids = &IvfIndex::open(written.path(), "pread").unwrap().centroids;
+        let (query, mut cells, mut turns, mut chosen) = (written.query(1), CellSearch::default(), 0, Vec::new());
+        cells.begin(centroids, 100).unwrap();
+        while !cells.search(centroids, &query, 100).unwrap() {
+            turns += 1;
+        }
+        assert_eq!(turns, 2, "64 are measured at once, and again at once");
+        assert_eq!(cells.choose(100, None, &mut chosen), 100);
+        let mut want: Vec<u32> = (0..100).collect();
+        want.sort_by(|&a, &b| distance(&query, centroids.row(a)).total_cmp(&distance(&query, centroids.row(b))));
+        assert_eq!(chosen, want);
+    }
 }

@@ -20,6 +20,8 @@ const KEPT_JOBS: usize = 1 << 14;
 const KEPT_IDS: usize = 1 << 18;
 /// Parts of lists in memory that a query scans before it gives way: some milliseconds of work.
 const PARTS_AT_ONCE: usize = 64;
+/// Lists of batches that a query takes up before it gives way: some milliseconds of work.
+const LISTS_AT_ONCE: usize = 1 << 16;
 /// No list is held.
 const NONE: u32 = u32::MAX;
 
@@ -52,6 +54,8 @@ impl Held {
 /// The lists that a query probes.
 #[derive(Default)]
 pub(super) struct Lists {
+    /// How many of the chosen lists were taken up.
+    taken: usize,
     jobs: Vec<Job>,
     /// The next read: of which job, and which of its reads.
     next: (usize, u32),
@@ -69,12 +73,23 @@ impl Lists {
         self.jobs.capacity() > KEPT_JOBS || self.held.iter().any(Held::is_large)
     }
 
-    /// Takes up the lists of `chosen` that are not empty, nearest first, and asks for as many reads as there are
-    /// buffers, unless lists are in memory.
-    pub fn begin(&mut self, shared: &Shared<'_>, chosen: &[u32], progress: &mut Progress) {
+    /// Begins with another query: [`Lists::take_up`] follows until it is true.
+    pub fn begin(&mut self, shared: &Shared<'_>) {
         self.rows.reset();
         self.jobs.clear();
-        for &list in chosen {
+        (self.taken, self.next) = (0, (0, 0));
+        self.free.clear();
+        self.free.extend(0..self.held.len());
+        self.in_buffer.clear();
+        self.in_buffer.resize(shared.width, None);
+    }
+
+    /// Takes up the next lists of `chosen` that are not empty, nearest first. After the last this is true, and as many reads
+    /// were asked for as there are buffers, unless lists are in memory.
+    pub fn take_up(&mut self, shared: &Shared<'_>, chosen: &[u32], progress: &mut Progress) -> bool {
+        let at_once = (LISTS_AT_ONCE / shared.batches.len()).max(1);
+        for &list in chosen[self.taken..].iter().take(at_once) {
+            self.taken += 1;
             for (batch, number) in shared.batches.iter().zip(0..) {
                 let size = batch.list(list);
                 if size.size > 0 {
@@ -83,15 +98,14 @@ impl Lists {
                 }
             }
         }
+        if self.taken < chosen.len() {
+            return false;
+        }
         progress.counters.lists = self.jobs.len() as u64;
-        self.next = (0, 0);
-        self.free.clear();
-        self.free.extend(0..self.held.len());
-        self.in_buffer.clear();
-        self.in_buffer.resize(shared.width, None);
         if shared.source.held().is_none() {
             (0..shared.width).for_each(|buffer| self.read_part(shared, buffer, progress));
         }
+        true
     }
 
     /// The next read and its job; counts the read, also of what is in memory.

@@ -13,14 +13,25 @@ use crate::search::answers::Answers;
 use crate::search::task::{Query, Step, Times};
 use crate::search::with_ids::Finds;
 
+/// What is left to do before lists are scanned.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Choice {
+    /// To choose lists.
+    Lists,
+    /// To take them up.
+    Jobs,
+    /// Nothing.
+    #[default]
+    Nothing,
+}
+
 /// State of one query, reused for the next. Memory: 16 bytes a list probed, 4 a vector of a list that is longer than
 /// one read while it is in flight, 16 a candidate.
 #[derive(Default)]
 pub(crate) struct QueryState {
     progress: Progress,
     cells: CellSearch,
-    /// Whether lists are still chosen.
-    is_choosing: bool,
+    choice: Choice,
     chosen: Vec<u32>,
     lists: Lists,
     rerank: Rerank,
@@ -41,12 +52,12 @@ impl Query for QueryState {
         reads.reset();
         *counters = IvfCounters::default();
         self.rerank.is_active = false;
-        self.is_choosing = true;
+        self.choice = Choice::Lists;
         self.cells.begin(centroids, params.nprobe)
     }
 
     fn advance<'b>(&mut self, shared: &Shared<'_>, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
-        if self.is_choosing && !self.choose(shared)? {
+        if self.choice != Choice::Nothing && !self.choose(shared)? {
             return Ok(Step::Again);
         }
         if let Some(lists) = shared.source.held()
@@ -97,15 +108,19 @@ impl Query for QueryState {
 impl QueryState {
     /// Goes on choosing lists; true once they are, and the first ones are asked for.
     fn choose(&mut self, shared: &Shared<'_>) -> Result<bool> {
-        let (centroids, params, progress) = (shared.centroids, shared.params, &mut self.progress);
-        let floats = progress.compared().floats;
-        if !self.cells.search(centroids, floats, params.nprobe) {
+        let (params, progress) = (shared.params, &mut self.progress);
+        if self.choice == Choice::Lists {
+            if !self.cells.search(shared.centroids, progress.compared().floats, params.nprobe)? {
+                return Ok(false);
+            }
+            progress.counters.centroid_distances = self.cells.choose(params.nprobe, params.prune, &mut self.chosen);
+            self.lists.begin(shared);
+            self.choice = Choice::Jobs;
+        }
+        if !self.lists.take_up(shared, &self.chosen, progress) {
             return Ok(false);
         }
-        let n_measured = self.cells.choose(centroids, floats, params.nprobe, params.prune, &mut self.chosen)?;
-        progress.counters.centroid_distances = n_measured;
-        self.lists.begin(shared, &self.chosen, progress);
-        self.is_choosing = false;
+        self.choice = Choice::Nothing;
         Ok(true)
     }
 }

@@ -51,8 +51,8 @@ impl IvfIndex {
         Ok(output)
     }
 
-    /// Begins an [`IvfIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
-    /// long. After [`Ticket::cancel`] that is [`crate::Error::Interrupted`], unless the search had ended.
+    /// Begins an [`IvfIndex::search`] and returns; a thread that [`Ticket`] names calls `done` with its outcome. After
+    /// [`Ticket::cancel`] that is [`crate::Error::Interrupted`], unless the search had ended.
     ///
     /// # Errors
     /// Those of parameters and queries; then `done` is not called.
@@ -139,6 +139,12 @@ mod tests {
         let many = params.clone().rerank(5000);
         assert!(turns(&written, &many) > turns(&written, &params), "all vectors are measured");
         assert_eq!(turns(&written, &params.nprobe(9)), 0);
+    }
+
+    #[test]
+    fn a_query_that_probes_very_many_lists_gives_way_while_it_takes_them_up() {
+        let written = write_ivf(IvfSpec { n: 20, dim: 2, n_lists: 70_000, n_batches: 1, ..IvfSpec::default() });
+        assert_eq!(turns(&written, &IvfParams::new(10, 70_000)), 1);
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::pagefile::{PAGE_BYTES, PageFile};
 /// Kind of the file.
 pub(crate) const KIND: &[u8; 4] = b"DELS";
 
-/// The slots that deletions left: n / 8 bytes. An index without deletions has none of this.
+/// The slots that deletions left: n / 8 bytes, of which a page takes memory if a slot in it was deleted. An index without
+/// deletions has none of this.
 #[derive(Debug)]
 pub struct Living {
     slots: Slots,

@@ -48,8 +48,8 @@ impl LshIndex {
         Ok(output)
     }
 
-    /// Begins a [`LshIndex::search`] and returns; a search thread calls `done` with its outcome, for nothing that takes
-    /// long. After [`Ticket::cancel`] that is [`crate::Error::Interrupted`], unless the search had ended.
+    /// Begins a [`LshIndex::search`] and returns; a thread that [`Ticket`] names calls `done` with its outcome. After
+    /// [`Ticket::cancel`] that is [`crate::Error::Interrupted`], unless the search had ended.
     ///
     /// # Errors
     /// Those of parameters and queries; then `done` is not called.

@@ -10,10 +10,17 @@ use super::task::{Query, Search};
 use crate::error::{Error, Result};
 
 /// A search that was begun. Dropping it changes nothing.
+///
+/// Its `done` is called once, most often by a search thread, which serves no other search meanwhile: `done` may search, and
+/// is for nothing else that takes long. Another thread calls it where no search thread has a query of the search: the one
+/// that calls [`Ticket::cancel`]; the one that begins the search, before it returns, if there are no queries or the system
+/// starts no thread; one of its own after a failure that a store explains. So whoever begins or cancels a search must not
+/// hold a lock that `done` takes.
 pub struct Ticket(Option<Arc<dyn Cancel>>);
 
 impl Ticket {
-    /// Makes the search end soon, within about a tenth of a second as long as its threads get processor time.
+    /// Makes the search end soon, within about a tenth of a second as long as its threads get processor time. If none of
+    /// them has a query of it, it ends here, and `done` is called before this returns.
     pub fn cancel(&self) {
         if let Some(call) = &self.0 {
             call.cancel();
@@ -43,8 +50,8 @@ impl<O, Q: Query> Drop for Held<O, Q> {
 }
 
 /// Begins the search that `prepare` makes of `owned`, whose index has the pool; the thread that ends it calls `done` with
-/// what `gather` makes of the answers: one of the pool, that of [`Ticket::cancel`], this one if there are no queries, or
-/// one of its own after a failure that a store explains. Nobody hears of a panic of `done` but the panic hook. If nothing is prepared, `done` is not called.
+/// what `gather` makes of the answers; which thread that is, [`Ticket`] says. Nobody hears of a panic of `done` but the
+/// panic hook. If nothing is prepared, `done` is not called.
 ///
 /// # Safety
 /// What `prepare` returns borrows from its argument alone, and nothing else that it does keeps the reference.

@@ -4,7 +4,8 @@
 //! other thread needs to be woken up for a query. Otherwise it leaves its search to the threads of the pool and sleeps.
 //! Each of these has queries of many callers in flight at one desk, so that 64 callers with a query each cost about as
 //! much as one with 64. They take a query of each waiting search in turn: a single query does not wait for the end of a
-//! long search, unless each of that one's queries enters where the one before it ended ([`Search::keeps_state`]).
+//! long search, unless each of that one's queries enters where the one before it ended ([`Search::keeps_state`]). What is
+//! called after a search without a caller may search: a thread of a pool always works for its own search itself.
 
 use std::sync::{Arc, OnceLock};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::ids::{Ids, UserId};
 use crate::interrupt::{Stop, go_on};
-use crate::memory::reserve;
+use crate::living::Slots;
 
 /// Slots looked up at a time.
 const BATCH: u32 = 65536;
@@ -13,9 +13,7 @@ const BATCH: u32 = 65536;
 /// Vector ids are a permutation; user ids can be read and fill their section.
 pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Result<()> {
     let path = path.join("ids.imx");
-    let words = (n as usize).div_ceil(64);
-    let mut seen: Vec<u64> = reserve(&path, words)?;
-    seen.resize(words, 0);
+    let mut seen = Slots::none(&path, n)?; // but vector ids
     let mut content_bytes = 0u64;
     let mut first = 0u32;
     while first < n {
@@ -23,8 +21,7 @@ pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Resul
         let end = n.min(first.saturating_add(BATCH));
         let slots: Vec<u32> = (first..end).collect();
         for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
-            let (word, bit) = (&mut seen[id as usize / 64], 1u64 << (id % 64));
-            if *word & bit != 0 {
+            if seen.contains(id) {
                 return Err(Error::corrupt(
                     &path,
                     format!("vector id of slot {slot}"),
@@ -32,7 +29,7 @@ pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Resul
                     format!("{id} twice"),
                 ));
             }
-            *word |= bit;
+            seen.insert(id);
         }
         for id in ids.user_ids(&slots)? {
             content_bytes += match id {

@@ -43,6 +43,20 @@ fn opening_an_index_of_any_kind() {
 }
 
 #[test]
+fn opening_codes_that_may_name_no_centre() {
+    let asked = |n| {
+        let (written, mut asked) = (write_index(Spec { n, ..Spec::default() }), 0);
+        let mut count = || {
+            asked += 1;
+            false
+        };
+        Index::open_unless(written.path(), "pread", &mut count).unwrap();
+        asked
+    };
+    assert_eq!(asked(255), asked(256) + 1, "256 centres have the names that codes can have");
+}
+
+#[test]
 fn verifying_an_index_of_any_kind() {
     let graph = write_index(Spec { n: 300, ..Spec::default() });
     assert!(interrupted_everywhere(10, |stop| verify_unless(graph.path(), stop)).is_empty());

@@ -17,6 +17,7 @@ mod lsh;
 mod navigation;
 mod policies;
 mod range;
+mod refused;
 mod remapped;
 mod search;
 mod sparse;

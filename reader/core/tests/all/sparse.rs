@@ -5,17 +5,26 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::common::{Scratch, Spec, page_file, seal_page, write_index, write_manifest};
+use crate::deleted::deletion::Deletion;
 use indexmill_core::directory::Directory;
 use indexmill_core::graph::Graph;
+use indexmill_core::ids::Ids;
+use indexmill_core::living::Living;
+use indexmill_core::manifest;
 use indexmill_core::pagefile::PageFile;
 use indexmill_core::{Error, Index};
 
 const PAGE: u64 = 4096;
 
-/// A page file with a section "a" of so many pages that are holes. Checksums are bytes of one value; those of value 0 are
-/// a hole, too.
+/// A page file with a section "a" of so many pages that are holes; see [`write_holes`].
 fn write_sparse(path: &Path, pages: u64, value: u8) {
-    let mut header = page_file(b"TEST", &[0; 16], &[], &[("a", vec![0; 4096])])[..4096].to_vec();
+    write_holes(path, b"TEST", &[], "a", pages, value);
+}
+
+/// A page file of this kind with fields and a section of so many pages that are holes. Checksums are bytes of one value;
+/// those of value 0 are a hole, too.
+fn write_holes(path: &Path, kind: &[u8; 4], fields: &[(&str, u64)], section: &str, pages: u64, value: u8) {
+    let mut header = page_file(kind, &[0; 16], fields, &[(section, vec![0; 4096])])[..4096].to_vec();
     let checksum_pages = (4 * pages).div_ceil(PAGE);
     let file_bytes = (1 + pages + checksum_pages + 1) * PAGE;
     header[40..48].copy_from_slice(&file_bytes.to_le_bytes());
@@ -45,8 +54,19 @@ fn write_sparse(path: &Path, pages: u64, value: u8) {
 /// Most memory that this process has taken so far, in MiB.
 #[cfg(target_os = "linux")]
 fn peak_mib() -> u64 {
+    status_mib("VmHWM:")
+}
+
+/// Memory that this process takes now, in MiB.
+#[cfg(target_os = "linux")]
+fn taken_mib() -> u64 {
+    status_mib("VmRSS:")
+}
+
+#[cfg(target_os = "linux")]
+fn status_mib(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
@@ -106,6 +126,38 @@ fn a_simulated_device_copies_no_file_before_its_header_was_checked() {
     assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains("size of the file"), "{error}");
     let more = peak_mib() - before;
     assert!(more < 1024, "{more} MiB for a file of 4 GiB that is not there");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn slots_of_vector_ids_take_no_memory_before_their_pages_are_checked() {
+    let scratch = Scratch::new();
+    let (path, pages) = (scratch.0.join("ids.imx"), 1u64 << 20);
+    let n = pages * 1024;
+    write_holes(&path, b"IDMP", &[("n_vertices", n), ("id_type", 0)], "vector_ids", pages, 0x5a);
+    let ids = Ids::open(&Directory::open(&scratch.0).unwrap(), n).unwrap();
+    let before = peak_mib();
+    let error = ids.inverse().unwrap_err().to_string();
+    assert!(error.contains("ids.imx: page 1: expected CRC32C 5a5a5a5a"), "{error}");
+    let more = peak_mib() - before;
+    assert!(more < 1024, "{more} MiB for the slots of {n} vector ids that are not there");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn deletions_take_memory_where_slots_are_deleted() {
+    let written = write_index(Spec { n: 20, ..Spec::default() });
+    let (n, gone) = (u32::MAX, 1 << 31);
+    Deletion::new(n as usize, &[gone]).write(written.path());
+    let directory = Directory::open(written.path()).unwrap();
+    let manifest = manifest::read(&directory).unwrap();
+    let before = taken_mib();
+    let living = Living::open(&directory, &manifest, n, &mut || false).unwrap().unwrap();
+    let more = taken_mib().saturating_sub(before);
+    assert!(more < 256, "{more} MiB for a deleted slot of {n}");
+    let (slots, others) = (living.slots(), [0, gone - 1, gone + 1, n - 1]);
+    assert_eq!((living.n_deleted(), slots.len(), slots.contains(gone)), (1, n - 1, false));
+    assert!(others.into_iter().all(|slot| slots.contains(slot)) && !slots.contains(n));
 }
 
 #[test]

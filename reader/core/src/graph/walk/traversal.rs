@@ -58,6 +58,8 @@ pub(crate) struct Traversal {
     scanned: usize,
     navigation: NavigationSearch,
     navigated: Vec<u64>,
+    /// Centroids where a walk of few rounds starts.
+    centroids: Vec<(f32, u32)>,
     /// Neighbours of expanded vertices, to be scored.
     gathered: Vec<u32>,
     offered: Offered,
@@ -102,19 +104,24 @@ impl Traversal {
                 self.gathered.extend_from_slice(previous);
                 self.score(shared);
             }
-            Entry::Centroids | Entry::Previous => self.enter_centroids(shared),
+            Entry::Centroids | Entry::Previous => self.enter_centroids(shared)?,
         }
         self.enter_allowed(shared)
     }
 
     /// Starts at the vertex of the nearest centroid; at those of several, where rounds are to be few.
-    fn enter_centroids(&mut self, shared: &Shared<'_>) {
+    fn enter_centroids(&mut self, shared: &Shared<'_>) -> Result<()> {
         let (entries, SearchParams { policy, beam_width, .. }) = (shared.entries, shared.params);
         if *policy != Policy::Rounds {
-            return self.open(entries.nearest(&self.query.floats));
+            self.open(entries.nearest(&self.query.floats));
+            return Ok(());
         }
         let most = self.candidates.capacity().min(beam_width.div_ceil(READS_PER_ENTRY));
-        entries.nearest_some(&self.query.floats, most).into_iter().for_each(|slot| self.open(slot));
+        let mut nearest = std::mem::take(&mut self.centroids);
+        entries.nearest_some(&shared.graph.path, &self.query.floats, most, &mut nearest)?;
+        nearest.iter().for_each(|&(_, slot)| self.open(slot));
+        self.centroids = nearest;
+        Ok(())
     }
 
     /// Starts at allowed vertices, too, where a filter is walked through: the nearest of its sample. They lead to the others

@@ -1,5 +1,6 @@
 //! The threads that serve an index in one process, and the calls that wait for them.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,11 @@ use crate::interrupt::Stop;
 use crate::search::call::{Call, Turn};
 use crate::search::desk::{Desk, Task, Turns};
 use crate::search::task::{Query, Search};
+
+thread_local! {
+    /// Whether this is a search thread of an index.
+    static SERVES: Cell<bool> = const { Cell::new(false) };
+}
 
 /// See [`super`].
 pub(crate) struct Crew<Q: Query> {
@@ -64,13 +70,15 @@ impl<Q: Query> Crew<Q> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up a call; whether its caller is to work for it.
+    /// Takes up a call; whether its caller is to work for it. A search thread is, whose `done` searches: all others may be
+    /// as busy, and it would wait for itself.
     pub(super) fn enter(self: &Arc<Self>, call: &Arc<Call<Q>>) -> Option<Busy<'_>> {
         let mut state = self.lock();
         let is_calm = state.calls.is_empty() && self.busy.load(Ordering::Relaxed) < self.cores;
-        let helpers = call.threads - usize::from(is_calm);
+        let works = is_calm || SERVES.get();
+        let helpers = call.threads - usize::from(works);
         let is_helped = helpers == 0 || self.queue(&mut state, call, helpers).is_ok();
-        (is_calm || !is_helped).then(|| Busy::new(&self.busy))
+        (works || !is_helped).then(|| Busy::new(&self.busy))
     }
 
     /// Takes up a call that has no caller.
@@ -114,6 +122,7 @@ impl<Q: Query> Crew<Q> {
 
     /// Works for the calls in the queue until the index is closed.
     fn serve(&self) {
+        SERVES.set(true);
         let mut state = self.lock();
         state.starting -= 1;
         while !state.is_closed {

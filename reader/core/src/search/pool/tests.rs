@@ -490,6 +490,29 @@ fn a_panic_after_a_search_ends_no_thread() {
 }
 
 #[test]
+fn what_is_called_after_a_search_may_search_the_same_index_and_others() {
+    let pools: [_; 2] = std::array::from_fn(|_| {
+        let mut pool = Pool::<Scripted>::default();
+        pool.limit_to(1);
+        Arc::new(pool)
+    });
+    let (both, (sent, outcomes)) = (Arc::new(Barrier::new(2)), channel());
+    for pool in &pools {
+        let (pools, both, sent) = (pools.clone(), both.clone(), sent.clone());
+        leave(pool, Script::of(|_| ()), memory(), 1, move |_| {
+            both.wait(); // the threads of both have their hands full
+            for pool in &pools {
+                let (script, source) = (Script::of(|_| ()), memory());
+                sent.send(pool.run(&search(&script, &source, 5, 1), &mut || false)).unwrap();
+            }
+        });
+    }
+    for _ in 0..4 {
+        assert_eq!(outcomes.recv_timeout(LONG).expect("it waits for itself").unwrap().len(), 5);
+    }
+}
+
+#[test]
 fn searches_that_begin_together_go_to_a_thread_each() {
     let mut pool = Pool::<Scripted>::default();
     pool.limit_to(2);

@@ -1,6 +1,6 @@
 //! Searches of indexes with deletions against brute force over what is left, and damage of the file of deletions.
 
-mod deletion;
+pub(crate) mod deletion;
 
 use std::collections::HashSet;
 use std::path::Path;
