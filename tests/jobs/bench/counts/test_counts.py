@@ -27,7 +27,6 @@ from indexmill.jobs.bench.counts import (
     codes,
     components,
     faults,
-    formats,
     graphs,
     leaves,
     lists,
@@ -39,6 +38,7 @@ from indexmill.jobs.bench.counts import (
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
 from indexmill.jobs.bench.counts.drives import control_path, cuts
 from indexmill.jobs.bench.counts.graphs import Graph, at, compared, size_at, sweep
+from indexmill.jobs.bench.counts.left_out import decoded, formats
 from indexmill.jobs.bench.counts.sets import Case, sift_floats
 from indexmill.jobs.bench.programs import ours
 from indexmill.layout.order import Adjacency
@@ -393,7 +393,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     monkeypatch.setattr(choices, "ENTRIES", (8, 64))
     monkeypatch.setattr(components, "NODES", ("sq8",))
     monkeypatch.setattr(components, "WIDTHS", (4, 8))
-    monkeypatch.setattr(formats, "CENTROIDS", 16)
+    monkeypatch.setattr(decoded, "CENTROIDS", 16)
     run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
     alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000"}
     monkeypatch.setattr(faults, "run_lowered", without_limit)
