@@ -38,7 +38,7 @@ from indexmill.jobs.bench.counts import (
 from indexmill.jobs.bench.counts.__main__ import BENCHMARK
 from indexmill.jobs.bench.counts.drives import control_path, cuts
 from indexmill.jobs.bench.counts.graphs import Graph, at, compared, size_at, sweep
-from indexmill.jobs.bench.counts.left_out import decoded, formats
+from indexmill.jobs.bench.counts.left_out import decoded
 from indexmill.jobs.bench.counts.sets import Case, sift_floats
 from indexmill.jobs.bench.programs import ours
 from indexmill.layout.order import Adjacency
