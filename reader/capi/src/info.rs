@@ -169,6 +169,7 @@ fn of_vectors(dim: usize, dtype: Dtype, query_dtype: &str, metric: Metric) -> Im
             Metric::L2 => IM_METRIC_L2,
             Metric::Ip => IM_METRIC_IP,
             Metric::Cosine => IM_METRIC_COSINE,
+            other => unreachable!("{other:?} has no number in the header"),
         },
         ..ImInfo::default()
     }

@@ -56,6 +56,7 @@ impl Opened {
             Kind::Graph => Opened::Graph(Box::new(Index::open(path, engine)?)),
             Kind::Ivf => Opened::Lists(IvfIndex::open(path, engine)?),
             Kind::Lsh => Opened::Tables(LshIndex::open(path, engine, InMemory::default().vectors(true))?),
+            other => unreachable!("{other:?} has no handle"),
         })
     }
 

@@ -26,8 +26,9 @@ const MAX_READS: usize = 1 << 26;
 /// How often the caller is asked whether to go on.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
 
-/// The load of a measurement.
+/// The load of a measurement. Later versions may add fields: begin with [`Load::new`].
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Load {
     /// Bytes a read, a power of two from 512 on, and its alignment.
     pub block_bytes: usize,
@@ -43,6 +44,7 @@ pub struct Load {
 
 /// Results of a measurement.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Measured {
     /// Reads completed.
     pub reads: usize,
@@ -107,6 +109,23 @@ pub fn measure_unless(path: &Path, load: &Load, interrupted: &mut dyn FnMut() ->
 }
 
 impl Load {
+    /// Keeps `depth` reads of `block_bytes` bytes in flight for some seconds; one thread.
+    pub fn new(block_bytes: usize, depth: usize, seconds: f64) -> Self {
+        Load { block_bytes, depth, threads: 1, seconds, seed: 0 }
+    }
+
+    /// Reads from so many threads.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Load { threads, ..self }
+    }
+
+    /// Chooses other blocks.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Load { seed, ..self }
+    }
+
     fn check(&self) -> Result<()> {
         let block = self.block_bytes;
         if !block.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block) {

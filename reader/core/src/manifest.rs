@@ -38,6 +38,7 @@ const TAIL_END: &[u8] = b"\"\n}\n";
 /// What an index is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Kind {
     /// A graph: [`crate::Index`].
     Graph,

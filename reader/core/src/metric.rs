@@ -2,6 +2,7 @@
 
 /// What "near" means to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Metric {
     /// Squared Euclidean distance, smaller is better.
     L2,

@@ -20,7 +20,7 @@ pub fn measure_device(
     seconds: f64,
     seed: u64,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let load = Load { block_bytes: count(block_bytes), depth: count(depth), threads: count(threads), seconds, seed };
+    let load = Load::new(count(block_bytes), count(depth), seconds).threads(count(threads)).seed(seed);
     let measured = unlocked(py, |stop| measure_unless(&path, &load, stop))?;
     let dict = PyDict::new(py);
     dict.set_item("reads", measured.reads)?;

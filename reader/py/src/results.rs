@@ -19,10 +19,10 @@ macro_rules! arrays_of {
 }
 pub(crate) use arrays_of;
 
-/// A dictionary with every field of a struct of the core, by name.
+/// A dictionary with the named fields of a struct of the core.
 macro_rules! dict_of {
     ($py:expr, $type:ident { $($field:ident),+ $(,)? } = $value:expr) => {{
-        let $type { $($field),+ } = $value;
+        let $type { $($field,)+ .. } = $value;
         pyo3::types::IntoPyDict::into_py_dict([$((stringify!($field), $field)),+], $py)
     }};
 }

@@ -45,7 +45,7 @@ impl Stored {
         }
         let outbox = Arc::new(Outbox::new(self.place)?);
         self.carry.call1(py, (Errands(Arc::downgrade(&outbox)),))?;
-        let limits = Limits { timeout, cache_bytes: self.cache_bytes, ..Limits::default() };
+        let limits = Limits::default().timeout(timeout).cache_bytes(self.cache_bytes);
         Ok(Arc::new(Fetcher::new(Arc::new(PyStore(outbox)), limits, self.blocks)))
     }
 }
@@ -176,7 +176,7 @@ impl Errands {
         let mut errands = outbox.here()?.lock();
         let waiting = std::mem::take(&mut errands.waiting);
         let wish = |(number, errand): &(u64, Errand)| match errand {
-            Errand::Read(Range { name, offset, bytes }, _) => (*number, Some(name.to_string()), *offset, *bytes),
+            Errand::Read(Range { name, offset, bytes, .. }, _) => (*number, Some(name.to_string()), *offset, *bytes),
             Errand::IsReplaced(_) => (*number, None, 0, 0),
         };
         let wishes = waiting.iter().map(wish).collect();
@@ -217,7 +217,7 @@ impl Errands {
     /// Says why an errand failed, and whether it may succeed later.
     fn refuse(&self, number: u64, message: String, passes: bool) {
         if let Some(Errand::Read(_, reply)) = self.done(number) {
-            reply.give(Err(Refusal { message, passes }));
+            reply.give(Err(Refusal::new(message, passes)));
         }
     }
 }

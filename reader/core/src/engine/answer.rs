@@ -7,11 +7,19 @@ use super::aligned::Aligned;
 
 /// Why a range could not be read.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The object, what happened, and what to do.
     pub message: String,
     /// Whether the same request may succeed later.
     pub passes: bool,
+}
+
+impl Refusal {
+    /// With what its fields say.
+    pub fn new(message: String, passes: bool) -> Self {
+        Refusal { message, passes }
+    }
 }
 
 /// What a store answered.

@@ -26,6 +26,7 @@ pub trait Store: Send + Sync {
 
 /// Bytes of an object.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Range {
     /// Of the object.
     pub name: Arc<str>,
@@ -85,8 +86,10 @@ impl Drop for Reply {
     }
 }
 
-/// Limits of the requests to a store, and of what is kept of its answers.
+/// Limits of the requests to a store, and of what is kept of its answers. Later versions may add fields: begin with
+/// [`Limits::default`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Limits {
     /// How long a request may take before it is made again; the answer of either counts.
     pub timeout: Duration,
@@ -107,6 +110,48 @@ pub struct Limits {
 impl Limits {
     /// The longest time-out: times are added to the clock.
     pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// Makes a request again after so long.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Limits { timeout, ..self }
+    }
+
+    /// Makes a request so many times at most.
+    #[must_use]
+    pub fn tries(self, tries: u32) -> Self {
+        Limits { tries, ..self }
+    }
+
+    /// Pauses so long after the first refusal.
+    #[must_use]
+    pub fn pause(self, pause: Duration) -> Self {
+        Limits { pause, ..self }
+    }
+
+    /// Keeps so many bytes of blocks in memory.
+    #[must_use]
+    pub fn cache_bytes(self, cache_bytes: usize) -> Self {
+        Limits { cache_bytes, ..self }
+    }
+
+    /// Reads so many bytes between two blocks along.
+    #[must_use]
+    pub fn gap_bytes(self, gap_bytes: u64) -> Self {
+        Limits { gap_bytes, ..self }
+    }
+
+    /// Lets several blocks share a request of so many bytes at most.
+    #[must_use]
+    pub fn request_bytes(self, request_bytes: u64) -> Self {
+        Limits { request_bytes, ..self }
+    }
+
+    /// Reads so many bytes from the disk at each look for answers.
+    #[must_use]
+    pub fn look_bytes(self, look_bytes: usize) -> Self {
+        Limits { look_bytes, ..self }
+    }
 }
 
 impl Default for Limits {
@@ -126,6 +171,7 @@ impl Default for Limits {
 
 /// What all searches of an open index asked of its store so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Traffic {
     /// Requests, repeated ones included.
     pub requests: u64,

@@ -24,6 +24,7 @@ const MAX_COPIES: u64 = 255;
 
 /// What the bytes of a row are.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Codec {
     /// A vector as it is.
     Flat,

@@ -6,7 +6,9 @@ use crate::common::{Random, Scratch};
 use indexmill_core::Error;
 use indexmill_core::device::{Load, Measured, measure, measure_unless};
 
-const LOAD: Load = Load { block_bytes: 4096, depth: 8, threads: 2, seconds: 0.05, seed: 1 };
+fn load(block_bytes: usize, depth: usize, threads: usize) -> Load {
+    Load::new(block_bytes, depth, 0.05).threads(threads).seed(1)
+}
 
 fn file_of(scratch: &Scratch, bytes: usize) -> PathBuf {
     let path = scratch.0.join("data");
@@ -24,7 +26,7 @@ fn every_read_has_a_latency_that_lies_in_the_time_it_took() {
     let scratch = Scratch::new();
     let path = file_of(&scratch, 1 << 20);
     for (block_bytes, depth, threads) in [(4096, 1, 1), (4096, 32, 1), (4096, 5, 3), (512, 4, 1), (65536, 3, 8)] {
-        let measured = match run(&path, Load { block_bytes, depth, threads, ..LOAD }) {
+        let measured = match run(&path, load(block_bytes, depth, threads)) {
             // A device of larger blocks.
             Err(e) if block_bytes == 512 => {
                 assert!(e.to_string().contains("measure with block_bytes 4096"), "{e}");
@@ -48,22 +50,22 @@ fn a_load_or_file_that_makes_no_sense_is_refused_with_the_remedy() {
     let scratch = Scratch::new();
     let path = file_of(&scratch, 10_000);
     let cases = [
-        (Load { block_bytes: 0, ..LOAD }, "block_bytes: expected a power of two in 512..16777216, got 0"),
-        (Load { block_bytes: 5000, ..LOAD }, "got 5000"),
-        (Load { block_bytes: 16384, ..LOAD }, "expected 16384 bytes or more, got 10000; name a larger file"),
-        (Load { depth: 0, ..LOAD }, "depth: expected 1..4096, got 0"),
-        (Load { threads: 257, ..LOAD }, "threads: expected 1..256, got 257"),
-        (Load { seconds: 0.0, ..LOAD }, "seconds: expected more than 0"),
-        (Load { seconds: f64::NAN, ..LOAD }, "got NaN"),
-        (Load { seconds: f64::INFINITY, ..LOAD }, "got inf"),
+        (load(0, 8, 2), "block_bytes: expected a power of two in 512..16777216, got 0"),
+        (load(5000, 8, 2), "got 5000"),
+        (load(16384, 8, 2), "expected 16384 bytes or more, got 10000; name a larger file"),
+        (load(4096, 0, 2), "depth: expected 1..4096, got 0"),
+        (load(4096, 8, 257), "threads: expected 1..256, got 257"),
+        (Load::new(4096, 8, 0.0), "seconds: expected more than 0"),
+        (Load::new(4096, 8, f64::NAN), "got NaN"),
+        (Load::new(4096, 8, f64::INFINITY), "got inf"),
     ];
     for (load, words) in cases {
         let error = run(&path, load).unwrap_err();
         assert!(matches!(error, Error::Config(_)) && error.to_string().contains(words), "{error}");
     }
-    let error = run(&scratch.0, LOAD).unwrap_err().to_string();
+    let error = run(&scratch.0, load(4096, 8, 2)).unwrap_err().to_string();
     assert!(error.contains("expected a file or block device, got something else"), "{error}");
-    let error = run(&scratch.0.join("none"), LOAD).unwrap_err();
+    let error = run(&scratch.0.join("none"), load(4096, 8, 2)).unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error}");
 }
 
@@ -72,7 +74,7 @@ fn an_interrupted_measurement_ends_soon_with_that_error() {
     let scratch = Scratch::new();
     let path = file_of(&scratch, 1 << 20);
     let begin = std::time::Instant::now();
-    let result = measure_unless(&path, &Load { seconds: 600.0, ..LOAD }, &mut || true);
+    let result = measure_unless(&path, &Load::new(4096, 8, 600.0).threads(2), &mut || true);
     assert!(matches!(result, Err(Error::Interrupted)));
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
 }
