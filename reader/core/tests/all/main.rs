@@ -6,6 +6,7 @@ mod common;
 mod damage;
 mod deleted;
 mod device;
+mod exact;
 mod exchanged;
 mod filter;
 #[cfg(target_os = "linux")]

@@ -140,7 +140,8 @@ impl Interval {
         (d + offset + along + spread) as f32
     }
 
-    /// Which of `keys`, sorted, may or may not belong to the answer. Those before them do, those behind do not.
+    /// Which of `keys`, sorted, may or may not belong to the answer. Those before them do, those behind do not. Those before
+    /// keep their distances by codes, so these must be on the inside, too.
     fn open(self, goal: Goal, keys: &[u64]) -> Range<usize> {
         let around = |key: u64| self.around(distance_of(key));
         let (nearest_outside, farthest_inside) = match goal {
@@ -148,7 +149,8 @@ impl Interval {
             Goal::Nearest(k) => (around(keys[k]).0, around(keys[k - 1]).1),
             Goal::Within(radius) => (radius.next_up(), radius),
         };
-        let start = keys.partition_point(|&key| around(key).1 < nearest_outside);
+        let is_inside = |key| distance_of(key) < nearest_outside && around(key).1 < nearest_outside;
+        let start = keys.partition_point(|&key| is_inside(key));
         let end = keys.partition_point(|&key| around(key).0 <= farthest_inside);
         start..end.max(start)
     }
@@ -252,6 +254,18 @@ mod tests {
         assert_eq!(open(Goal::Nearest(9)), 6..6);
         assert_eq!(open(Goal::Within(145.0)), 1..4, "10 may be beyond it, 14.5 is");
         assert_eq!(open(Goal::Within(-1.0)), 0..0);
+    }
+
+    #[test]
+    fn candidates_that_are_inside_but_for_the_mean_error_of_their_codes_are_open() {
+        // True distances are about 60, 70, 70.5 and 160.
+        let interval = Interval { squared: true, width: 0.1, offset: 40.0, spread: 1.0 };
+        let keys: Vec<u64> = [100.0f32, 110.0, 110.5, 200.0].iter().zip(0..).map(|(&d, slot)| key(d, slot)).collect();
+        let open = |goal| interval.open(goal, &keys);
+        assert_eq!(open(Goal::Within(102.0)), 1..3, "the first is within by its code, too");
+        assert_eq!(open(Goal::Within(65.0)), 0..1, "it is within, and not by its code");
+        assert_eq!(open(Goal::Nearest(2)), 0..3, "by its code, it would come after the others once they are measured");
+        assert_eq!(open(Goal::Nearest(3)), 3..3, "the fourth is farther by any measure");
     }
 
     #[test]

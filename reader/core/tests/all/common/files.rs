@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use indexmill_core::pagefile::PageFile;
 use sha2::{Digest, Sha256};
 
 pub fn le<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
@@ -95,11 +96,13 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Stamps build ids into `files` and writes them with their manifest.
+/// Stamps build ids into `files` and writes them with their manifest: that of the second generation if one of them has
+/// deletions, which came after the build.
 pub fn write_directory(path: &Path, files: &mut [(&str, Vec<u8>)]) {
     files.sort_by_key(|(name, _)| name.to_string());
+    let is_of_deletions = |name: &str| name.starts_with("deleted-");
     let mut lines = String::new();
-    for (name, bytes) in files.iter() {
+    for (name, bytes) in files.iter().filter(|(name, _)| !is_of_deletions(name)) {
         let mut masked = bytes.clone();
         masked[16..32].fill(0);
         masked[4092..4096].fill(0);
@@ -122,8 +125,17 @@ pub fn write_directory(path: &Path, files: &mut [(&str, Vec<u8>)]) {
     } else {
         "graph"
     };
+    let (mut version, mut deletions) = ("\"major\": 1, \"minor\": 1", String::new());
+    if let Some((name, _)) = files.iter().find(|(name, _)| is_of_deletions(name)) {
+        let count = PageFile::open(&path.join(name), b"DELS").and_then(|file| file.field("n_deleted")).unwrap_or(1);
+        version = "\"major\": 3, \"minor\": 0";
+        deletions = format!(
+            "  \"generation\": 2,\n  \
+             \"deleted\": {{\"file\": \"{name}\", \"vectors\": {count}, \"previous\": 1}},\n"
+        );
+    }
     let body = format!(
-        "{{\n  \"format\": {{\"name\": \"indexmill\", \"major\": 1, \"minor\": 1}},\n  \"kind\": \"{kind}\",\n  \
+        "{{\n  \"format\": {{\"name\": \"indexmill\", {version}}},\n  \"kind\": \"{kind}\",\n{deletions}  \
          \"build_id\": \"{}\",\n  \"files\": [{}],\n",
         hex(&build_id),
         entries.join(", ")

@@ -166,6 +166,16 @@ pub fn write_index(spec: Spec) -> Written {
     Written { scratch, spec, vectors, vector_ids, navigation }
 }
 
+/// Adds a file of exact vectors to an index of codes.
+pub fn add_exact(written: &Written, exact: &[Vec<f32>]) {
+    let read = |&name: &&'static str| Some((name, fs::read(written.path().join(name)).ok()?));
+    let names = ["codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx"];
+    let mut files: Vec<(&str, Vec<u8>)> = names.iter().filter_map(read).collect();
+    let Contents { name, kind, fields, sections } = vectors_file(exact, FLOAT32, 1, 0.0);
+    files.push((name, page_file(kind, &[0; 16], &fields, &sections)));
+    write_directory(written.path(), &mut files);
+}
+
 /// `codes` are of all vectors if nodes hold those of their neighbours, else empty.
 fn graph_file(spec: Spec, vectors: &[Vec<f32>], codes: &[u8], random: &mut Random) -> Vec<u8> {
     let Spec { n, dim, dtype, max_degree, .. } = spec;
