@@ -6,7 +6,7 @@ use std::path::Path;
 use indexmill_core::Result;
 use indexmill_core::codes::{CodeTable, Codes};
 use indexmill_core::directory::Directory;
-use indexmill_core::engine::Profile;
+use indexmill_core::engine::{EngineChoice, Profile};
 use indexmill_core::graph::entries::Entries;
 use indexmill_core::graph::file::Graph;
 use indexmill_core::graph::navigation::Navigation;
@@ -187,14 +187,24 @@ fn field(path: &Path, kind: &[u8; 4], name: &str) -> u64 {
     if (1..=u64::from(u32::MAX)).contains(&value) { value } else { 1 }
 }
 
-/// Parses a device profile; what it accepts is an inverse distribution function with caps that can be kept.
+/// Reads a device profile; what it accepts is an inverse distribution function with caps that can be kept, and makes a
+/// device.
 pub fn profile(data: &[u8]) -> Result<()> {
-    let path = Path::new("device.json");
-    let model = named(path, Profile::parse(path, data))?.model;
+    let scratch = input::scratch();
+    let path = scratch.0.join("device.json");
+    fs::write(&path, data).expect("a place for the inputs");
+    let model = named(&path, Profile::read(&path))?.model;
     let points = &model.latency_us;
     assert!(points.len() >= 2 && points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
     assert!(points[0].0 == 0.0 && points[points.len() - 1].0 == 1.0);
     assert!(points.iter().all(|point| point.1.is_finite() && point.1 >= 0.0));
     assert!([model.iops, model.mb_per_s].into_iter().flatten().all(|cap| cap.is_finite() && cap > 0.0));
+    for fraction in [0.0, 0.3, 0.999, 1.0] {
+        let us = model.latency_us(fraction);
+        assert!(us >= points[0].1 && us <= points[points.len() - 1].1 * (1.0 + 1e-9), "{us} at {fraction}");
+    }
+    assert!((0.0..=0.2).contains(&model.occupied_s(PAGE_BYTES)));
+    let engine = EngineChoice::new(&format!("simulated:{}", path.display())).expect("its profile was accepted");
+    assert_eq!(engine.name(), "simulated");
     Ok(())
 }

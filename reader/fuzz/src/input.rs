@@ -12,8 +12,8 @@
 //! The first two exercise the frame: magics, sizes and checksums. With the others a mutation reaches what follows the
 //! frame, and a page costs the fuzzer its content alone.
 //!
-//! A directory is a list of parts in the order of [`PARTS`], [`LSH_PARTS`] or [`IVF_PARTS`], each `u16 length` and an input as above without its
-//! flags; a part that is missing is a missing file.
+//! A directory is a list of parts in the order of [`PARTS`], [`LSH_PARTS`] or [`IVF_PARTS`], each `u16 length` and an input
+//! as above without its flags; a part that is empty or missing is a missing file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,10 +40,19 @@ const MODE: u8 = 3;
 pub const OWN_MANIFEST: u8 = 4;
 
 /// Files of a directory, in the order of its parts; new ones go to the end, which keeps the old seeds valid.
-pub const PARTS: [&str; 6] = [MANIFEST_NAME, "codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx"];
+pub const PARTS: [&str; 8] = [
+    MANIFEST_NAME,
+    "codes.imx",
+    "entries.imx",
+    "graph.imx",
+    "ids.imx",
+    "navigation.imx",
+    "vectors.imx",
+    DELETED,
+];
 
-/// Files of a directory of kind "lsh", the last two of added tables.
-pub const LSH_PARTS: [&str; 8] = [
+/// Files of a directory of kind "lsh", with those of added tables.
+pub const LSH_PARTS: [&str; 9] = [
     MANIFEST_NAME,
     "buckets.imx",
     "functions.imx",
@@ -52,11 +61,20 @@ pub const LSH_PARTS: [&str; 8] = [
     "vectors.imx",
     "added-buckets.imx",
     "added-tables.imx",
+    DELETED,
 ];
 
 /// Files of a directory of kind "ivf".
-pub const IVF_PARTS: [&str; 6] =
-    [MANIFEST_NAME, "batch-000000.imx", "batch-000001.imx", "centroids.imx", "ids.imx", "vectors.imx"];
+pub const IVF_PARTS: [&str; 8] = [
+    MANIFEST_NAME,
+    "batch-000000.imx",
+    "batch-000001.imx",
+    "centroids.imx",
+    "ids.imx",
+    "vectors.imx",
+    "batch-000002.imx",
+    DELETED,
+];
 
 /// A file of deletions.
 pub const DELETED: &str = "deleted-000002.imx";
@@ -152,7 +170,8 @@ pub fn write_page_file(name: &str, data: &[u8]) -> (Scratch, Directory, PathBuf)
 /// Writes a directory of the files `names`, the manifest first.
 pub fn write_parts(names: &[&'static str], flags: u8, mut data: &[u8]) -> Scratch {
     let scratch = scratch();
-    let parts: Vec<(&str, &[u8])> = names.iter().map_while(|&name| Some((name, take_block(&mut data)?))).collect();
+    let mut parts: Vec<(&str, &[u8])> = names.iter().map_while(|&name| Some((name, take_block(&mut data)?))).collect();
+    parts.retain(|(_, part)| !part.is_empty());
     let files = parts.iter().filter(|(name, _)| *name != MANIFEST_NAME);
     let mut files: Vec<(&str, Vec<u8>)> = files.map(|&(name, part)| (name, page_file(flags, part))).collect();
     if is_sealed(flags) {
@@ -161,7 +180,7 @@ pub fn write_parts(names: &[&'static str], flags: u8, mut data: &[u8]) -> Scratc
         files.iter().for_each(|(name, bytes)| write(&scratch.0, name, bytes));
     }
     let is_own = !is_sealed(flags) || flags & OWN_MANIFEST != 0;
-    if let Some((name, part)) = parts.first().filter(|_| is_own) {
+    if let Some((name, part)) = parts.first().filter(|(name, _)| is_own && *name == MANIFEST_NAME) {
         write(&scratch.0, name, &manifest(flags, part));
     }
     scratch

@@ -1,12 +1,14 @@
 //! Targets of indexes of kind "ivf".
 
+use std::sync::Arc;
+
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::ivf::centroids::Centroids;
 use indexmill_core::{Error, IvfIndex, Result};
 
 use crate::directory::first_damage;
 use crate::input::{FITTED, IVF_PARTS, named, write_page_file, write_parts};
-use crate::queries::{Made, check_rows};
+use crate::queries::{LATER, MAPPED, Made, check_ids, check_rows, later};
 
 /// Opens centroids.imx and looks at every centroid.
 pub fn centroids(data: &[u8]) -> Result<()> {
@@ -23,7 +25,7 @@ pub fn centroids(data: &[u8]) -> Result<()> {
 /// Verifies and searches a directory in which all checksums, digests and sizes fit, so that other faults reach the
 /// search.
 pub fn ivf(data: &[u8]) -> Result<()> {
-    let Some((&[k, nprobe, rerank, inflight, seed], parts)) = data.split_first_chunk::<5>() else {
+    let Some((&[flags, k, nprobe, rerank, inflight, seed], parts)) = data.split_first_chunk::<6>() else {
         return Err(Error::Input("an input shorter than its parameters".into()));
     };
     let scratch = write_parts(&IVF_PARTS, FITTED, parts);
@@ -33,20 +35,26 @@ pub fn ivf(data: &[u8]) -> Result<()> {
         .rerank(rerank.into())
         .threads(1)
         .inflight(usize::from(inflight % 8));
-    let outcome = ["pread", "memory"].map(|engine| {
-        let index = named(&scratch.0, IvfIndex::open(&scratch.0, engine))?;
-        named(&scratch.0, search(&index, &params, seed))
+    let outcome = [if flags & MAPPED > 0 { "mmap" } else { "pread" }, "memory"].map(|engine| {
+        let index = Arc::new(named(&scratch.0, IvfIndex::open(&scratch.0, engine))?);
+        named(&scratch.0, search(&index, &params, seed, flags & LATER > 0, verdict.is_ok()))
     });
     outcome.into_iter().collect::<Result<()>>().and(verdict)
 }
 
 /// Searches for a few vectors and checks the answers.
-fn search(index: &IvfIndex, params: &IvfParams, seed: u8) -> Result<()> {
+fn search(index: &Arc<IvfIndex>, params: &IvfParams, seed: u8, is_later: bool, is_sound: bool) -> Result<()> {
     let made = Made::new(3, index.user_dim(), seed.into());
-    let output = index.search(&made.queries(index.query_dtype()), params)?;
+    let queries = made.queries(index.query_dtype());
+    let output = if is_later {
+        later(|done| index.search_later(queries.copied(), params.clone(), done))?
+    } else {
+        index.search(&queries, params)?
+    };
     let (n, metric) = (index.centroids.n_vectors, index.centroids.metric);
-    // A vector that lies in more lists than it may is `verify`'s to find.
-    let are_distinct = index.centroids.copies == 1;
-    let slots = check_rows(&output.slots, &output.scores, output.k, n, metric, are_distinct);
-    index.ids.user_ids(&slots).map(drop)
+    // Without copies, a vector that lies in several lists is `verify`'s to find.
+    let are_distinct = is_sound || index.centroids.copies > 1;
+    check_rows(&output.slots, &output.scores, output.k, n, metric, are_distinct);
+    // Slots are vector ids.
+    check_ids(&index.ids, index.living.as_deref(), &output.slots, &output.slots, &output.user_ids)
 }

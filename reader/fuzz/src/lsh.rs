@@ -1,5 +1,7 @@
 //! Targets of indexes of kind "lsh".
 
+use std::sync::Arc;
+
 use indexmill_core::lsh::functions::Functions;
 use indexmill_core::lsh::{InMemory, LshParams};
 use indexmill_core::vectors::Vectors;
@@ -7,7 +9,7 @@ use indexmill_core::{Error, LshIndex, Result};
 
 use crate::directory::first_damage;
 use crate::input::{FITTED, LSH_PARTS, named, write_page_file, write_parts};
-use crate::queries::{Made, check_rows};
+use crate::queries::{LATER, MAPPED, Made, check_ids, check_rows, later};
 
 /// Opens functions.imx and hashes a few vectors at every radius of every table.
 pub fn functions(data: &[u8]) -> Result<()> {
@@ -53,7 +55,7 @@ pub fn vectors(data: &[u8]) -> Result<()> {
 /// Verifies and searches a directory in which all checksums (except those of blocks), digests and sizes fit, so that
 /// other faults reach the search.
 pub fn lsh(data: &[u8]) -> Result<()> {
-    let Some((&[k, candidates, probes, inflight, seed], parts)) = data.split_first_chunk::<5>() else {
+    let Some((&[flags, k, candidates, probes, inflight, seed], parts)) = data.split_first_chunk::<6>() else {
         return Err(Error::Input("an input shorter than its parameters".into()));
     };
     let scratch = write_parts(&LSH_PARTS, FITTED, parts);
@@ -64,22 +66,28 @@ pub fn lsh(data: &[u8]) -> Result<()> {
         .threads(1)
         .inflight(usize::from(inflight % 8));
     let outcome = [
-        ("pread", InMemory::default()),
+        (if flags & MAPPED > 0 { "mmap" } else { "pread" }, InMemory::default()),
         ("pread", InMemory::default().vectors(true).tables(true)),
         ("memory", InMemory::default()),
     ]
     .map(|(engine, held)| {
-        let index = named(&scratch.0, LshIndex::open(&scratch.0, engine, held))?;
-        named(&scratch.0, search(&index, &params, seed))
+        let index = Arc::new(named(&scratch.0, LshIndex::open(&scratch.0, engine, held))?);
+        named(&scratch.0, search(&index, &params, seed, flags & LATER > 0))
     });
     outcome.into_iter().collect::<Result<()>>().and(verdict)
 }
 
 /// Searches for a few vectors and checks the answers.
-fn search(index: &LshIndex, params: &LshParams, seed: u8) -> Result<()> {
+fn search(index: &Arc<LshIndex>, params: &LshParams, seed: u8, is_later: bool) -> Result<()> {
     let made = Made::new(3, index.user_dim(), seed.into());
-    let output = index.search(&made.queries(index.vectors.dtype().query_name()), params)?;
+    let queries = made.queries(index.vectors.dtype().query_name());
+    let output = if is_later {
+        later(|done| index.search_later(queries.copied(), params.clone(), done))?
+    } else {
+        index.search(&queries, params)?
+    };
     let (n, metric) = (index.functions.n_vectors, index.vectors.metric);
-    let slots = check_rows(&output.slots, &output.scores, output.k, n, metric, true);
-    index.ids.user_ids(&slots).map(drop)
+    check_rows(&output.slots, &output.scores, output.k, n, metric, true);
+    // Slots are vector ids.
+    check_ids(&index.ids, index.living.as_deref(), &output.slots, &output.slots, &output.user_ids)
 }

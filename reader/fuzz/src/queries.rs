@@ -1,9 +1,18 @@
-//! Queries of the targets that search, and what every answer must be.
+//! Queries of the targets that search, ways to ask them, and what every answer must be.
 
-use indexmill_core::Metric;
-use indexmill_core::search::{Queries, Values};
+use std::sync::mpsc;
+
+use indexmill_core::ids::{Ids, UserIds};
+use indexmill_core::living::Living;
+use indexmill_core::search::{Queries, Ticket, Values};
+use indexmill_core::{Metric, Result};
 
 use crate::common::Random;
+
+/// Flag: begins a search, and waits until it calls back.
+pub const LATER: u8 = 64;
+/// Flag: reads from a map of the files.
+pub const MAPPED: u8 = 128;
 
 /// Random queries of every type.
 pub struct Made {
@@ -36,12 +45,42 @@ impl Made {
     }
 }
 
-/// Panics unless each row of `k` has slots below `n`, different ones if they must be, best first, then nothing; returns
-/// the slots.
-pub fn check_rows(slots: &[i64], scores: &[f32], k: usize, n: u32, metric: Metric, are_distinct: bool) -> Vec<u32> {
+/// What a search that calls back finds.
+pub fn later<T: Send + 'static>(
+    begin: impl FnOnce(Box<dyn FnOnce(Result<T>) + Send>) -> Result<Ticket>,
+) -> Result<T> {
+    let (done, found) = mpsc::channel();
+    begin(Box::new(move |outcome| {
+        done.send(outcome).ok();
+    }))?;
+    found.recv().expect("a search that began calls back")
+}
+
+/// Panics unless what was found is left, and is found again by its ids. `vector_ids` and `user_ids` are those of `slots`,
+/// each -1 where nothing was found.
+pub fn check_ids(
+    ids: &Ids,
+    living: Option<&Living>,
+    slots: &[i64],
+    vector_ids: &[i64],
+    user_ids: &UserIds,
+) -> Result<()> {
+    let present: Vec<u32> = slots.iter().filter_map(|&slot| u32::try_from(slot).ok()).collect();
+    let is_left = |&slot: &u32| living.is_none_or(|living| living.slots().contains(slot));
+    assert!(present.iter().all(is_left), "deleted slots in {present:?}");
+    ids.user_ids(&present)?;
+    let of_vectors = UserIds::Int64(vector_ids.to_vec());
+    let found = ids.find(if *user_ids == UserIds::None { &of_vectors } else { user_ids })?;
+    assert_eq!(found.len(), slots.len());
+    assert!(found.iter().zip(slots).all(|(id, &slot)| id.is_some() || slot < 0), "{found:?} of slots {slots:?}");
+    Ok(())
+}
+
+/// Panics unless each row of `k` has slots below `n`, different ones if they must be, best first, then nothing.
+pub fn check_rows(slots: &[i64], scores: &[f32], k: usize, n: u32, metric: Metric, are_distinct: bool) {
     let (n, sign) = (i64::from(n), if metric == Metric::L2 { 1.0 } else { -1.0 });
     assert_eq!(slots.len(), scores.len());
-    for (slots, scores) in slots.chunks(k).zip(scores.chunks(k)) {
+    for (slots, scores) in slots.chunks(k.max(1)).zip(scores.chunks(k.max(1))) {
         let found = slots.iter().take_while(|&&s| s >= 0).count();
         let mut seen = slots[..found].to_vec();
         seen.sort_unstable();
@@ -53,5 +92,4 @@ pub fn check_rows(slots: &[i64], scores: &[f32], k: usize, n: u32, metric: Metri
             assert!(scores[..found].is_sorted_by(|a, b| a * sign <= b * sign), "{scores:?}");
         }
     }
-    slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect()
 }

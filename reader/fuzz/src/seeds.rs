@@ -8,8 +8,10 @@ use indexmill_core::pagefile::PAGE_BYTES;
 
 use crate::common::ivf::{IvfSpec, OPQ, PQ, RABITQ, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
-use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, page_file, write_index};
-use crate::input::{FITTED, IVF_PARTS, LSH_PARTS, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
+use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, add_exact, page_file, write_index};
+use crate::directory::{CACHE, FILTER, LABEL, RANGE, REMAPPED, TRACE};
+use crate::input::{DELETED, FITTED, IVF_PARTS, LSH_PARTS, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
+use crate::queries::{LATER, MAPPED};
 
 /// An input that its target must accept.
 pub struct Seed {
@@ -31,7 +33,7 @@ const COSINE: u64 = 3;
 const SMALL: Spec =
     Spec { n: 24, dim: 5, dtype: FLOAT32, max_degree: 4, id_type: 0, n_sample: 5, with_codes: false, seed: 1 };
 
-/// Files of an index, in the order of [`PARTS`].
+/// Files of an index.
 type Files = Vec<(&'static str, Vec<u8>)>;
 
 /// Where the committed inputs of a target are.
@@ -61,6 +63,7 @@ pub fn all() -> Vec<Seed> {
     let rotated = include_bytes!("../../../tests/golden/v1_3_rotated/codes.imx");
     push(&mut seeds, "codes", "rotated", &[FITTED], &content_pages(rotated));
     add_modes(&mut seeds, &index(Spec { id_type: 4, ..SMALL }, None));
+    add_ways(&mut seeds);
     add_lsh(&mut seeds);
     add_ivf(&mut seeds);
     add_deleted(&mut seeds);
@@ -74,9 +77,71 @@ fn add(seeds: &mut Vec<Seed>, name: &str, alone: &[&str], spec: Spec, metric: Op
     for (file, bytes) in files.iter().filter(|(file, _)| alone.contains(file) && *file != MANIFEST_NAME) {
         push(seeds, target_of(file), name, &[FITTED], &content_pages(bytes));
     }
-    let parts = directory(files, content_pages, without_digest);
+    let parts = directory(&PARTS, files, content_pages, without_digest);
     push(seeds, "verify", name, &[FITTED], &parts);
-    push(seeds, "search", name, &[spec.n.min(3) as u8, 20, 4, 1, 2, 2, 1], &parts);
+    push(seeds, "search", name, &[0, spec.n.min(3) as u8, 20, 4, 1, 2, 2, 1], &parts);
+}
+
+/// Seeds of every kind of search, and of graphs with exact vectors, or with deletions.
+fn add_ways(seeds: &mut Vec<Seed>) {
+    let (plain, exact) = (index(SMALL, None), with_exact_vectors(Spec { dtype: SQ8, n_sample: 0, ..SMALL }));
+    let with_navigation = with_exact_vectors(Spec { dtype: SQ16, ..SMALL });
+    let (deleted, exact_deleted) = (with_deletions(&plain, SMALL.n), with_deletions(&exact, SMALL.n));
+    for (name, files, flags) in [
+        ("range", &plain, RANGE),
+        ("range-later", &plain, RANGE | LATER),
+        ("filter", &plain, FILTER),
+        ("label", &plain, LABEL),
+        ("remapped", &plain, REMAPPED),
+        ("cache", &plain, CACHE),
+        ("trace", &plain, TRACE | CACHE),
+        ("later", &plain, LATER),
+        ("mapped", &plain, MAPPED),
+        ("deleted", &deleted, 0),
+        ("deleted-filter", &deleted, FILTER),
+        ("deleted-label", &deleted, LABEL),
+        ("deleted-range", &deleted, RANGE),
+        ("deleted-remapped", &deleted, REMAPPED),
+        ("exact", &exact, 0),
+        ("exact-range", &exact, RANGE),
+        ("exact-remapped", &exact, REMAPPED),
+        ("exact-navigation", &with_navigation, TRACE),
+        ("exact-deleted", &exact_deleted, 0),
+    ] {
+        // By byte 8, queries lie among the vectors, and the radius reaches some of these.
+        let parts = directory(&PARTS, files, content_pages, without_digest);
+        push(seeds, "search", name, &[flags, 3, 20, 4, 1, 2, 2, 8], &parts);
+        if ["deleted", "exact", "exact-navigation", "exact-deleted"].contains(&name) {
+            push(seeds, "verify", name, &[FITTED], &parts);
+        }
+    }
+}
+
+/// A graph of codes, with the vectors that they stand for.
+fn with_exact_vectors(spec: Spec) -> Files {
+    let written = write_index(spec);
+    add_exact(&written, &written.vectors);
+    read(written.path(), &PARTS)
+}
+
+/// The same without every third of its `n` vectors.
+fn with_deletions(files: &Files, n: usize) -> Files {
+    let slots: Vec<u32> = (0..n as u32).step_by(3).collect();
+    let deleted = (DELETED, deletions(n as u64, &slots));
+    files.iter().cloned().chain([deleted]).collect()
+}
+
+/// A file of deletions.
+fn deletions(n: u64, slots: &[u32]) -> Vec<u8> {
+    let payload = slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
+    let fields = [("n_vertices", n), ("n_deleted", slots.len() as u64)];
+    page_file(b"DELS", &[7; 16], &fields, &[("slots", payload)])
+}
+
+/// The files of these names that a directory has.
+fn read(path: &Path, names: &[&'static str]) -> Files {
+    let there = names.iter().filter(|name| path.join(name).exists());
+    there.map(|&name| (name, fs::read(path.join(name)).expect("it was just written"))).collect()
 }
 
 /// Seeds of indexes of kind "lsh".
@@ -99,16 +164,20 @@ fn add_lsh(seeds: &mut Vec<Seed>) {
         ("row-of-two-pages", LshSpec { n: 2, dim: 1200, dtype: FLOAT32, ..small }),
         ("added", LshSpec { n_added: 9, ..small }),
     ] {
-        let written = write_lsh(spec);
-        let read = |&name: &&'static str| (name, fs::read(written.path().join(name)).expect("it was just written"));
-        let names = LSH_PARTS.iter().filter(|name| written.path().join(name).exists());
-        let files: Files = names.map(read).collect();
+        let files = read(write_lsh(spec).path(), &LSH_PARTS);
         for (file, bytes) in files.iter().filter(|(file, _)| ["functions.imx", "vectors.imx"].contains(file)) {
             push(seeds, target_of(file), name, &[FITTED], &content_pages(bytes));
             push(seeds, target_of(file), &format!("{name}-pages"), &[PAGES], &whole_pages(bytes));
         }
-        let parts = directory(&files, content_pages, without_digest);
-        push(seeds, "lsh", name, &[spec.n.min(3) as u8, 40, 2, 2, 1], &parts);
+        let mut push_search = |name: &str, files: &Files, flags: u8| {
+            let parts = directory(&LSH_PARTS, files, content_pages, without_digest);
+            push(seeds, "lsh", name, &[flags, spec.n.min(3) as u8, 40, 2, 2, 1], &parts);
+        };
+        push_search(name, &files, 0);
+        if spec.n_added > 0 {
+            push_search("added-later", &files, LATER | MAPPED);
+            push_search("added-deleted", &with_deletions(&files, spec.n), 0);
+        }
     }
 }
 
@@ -124,19 +193,21 @@ fn add_ivf(seeds: &mut Vec<Seed>) {
         ("opq", IvfSpec { codec: OPQ, with_vectors: true, ..small }),
         ("everything", everything),
         ("one-list", IvfSpec { n_lists: 1, n_batches: 1, ..small }),
+        ("three-batches", IvfSpec { n_batches: 3, ..small }),
     ] {
-        let written = write_ivf(spec);
-        let names = IVF_PARTS.iter().filter(|name| written.path().join(name).exists());
-        let read = |&name: &&'static str| (name, fs::read(written.path().join(name)).expect("it was just written"));
-        let files: Files = names.map(read).collect();
+        let files = read(write_ivf(spec).path(), &IVF_PARTS);
         for (file, bytes) in files.iter().filter(|(file, _)| *file == "centroids.imx") {
             push(seeds, target_of(file), name, &[FITTED], &content_pages(bytes));
             push(seeds, target_of(file), &format!("{name}-pages"), &[PAGES], &whole_pages(bytes));
         }
-        // Parts have fixed places, so only the last one can be missing.
-        if spec.n_batches == 2 {
-            let parts = directory(&files, content_pages, without_digest);
-            push(seeds, "ivf", name, &[3, 2, 20 * u8::from(spec.with_vectors), 2, 1], &parts);
+        let mut push_search = |name: &str, files: &Files, flags: u8| {
+            let parts = directory(&IVF_PARTS, files, content_pages, without_digest);
+            push(seeds, "ivf", name, &[flags, 3, spec.n_lists.min(2) as u8, 20 * u8::from(spec.with_vectors), 2, 1], &parts);
+        };
+        push_search(name, &files, 0);
+        if spec.copies > 1 {
+            push_search("everything-later", &files, LATER | MAPPED);
+            push_search("everything-deleted", &with_deletions(&files, spec.n), 0);
         }
     }
 }
@@ -145,9 +216,7 @@ fn add_ivf(seeds: &mut Vec<Seed>) {
 fn add_deleted(seeds: &mut Vec<Seed>) {
     let every_other: Vec<u32> = (0..1100).map(|i| 2 * i).collect();
     for (name, n, slots) in [("one", 300, vec![299]), ("every-other", 2200, every_other), ("all", 3, vec![0, 1, 2])] {
-        let payload = slots.iter().flat_map(|slot: &u32| slot.to_le_bytes()).collect();
-        let fields = [("n_vertices", n), ("n_deleted", slots.len() as u64)];
-        let file = page_file(b"DELS", &[7; 16], &fields, &[("slots", payload)]);
+        let file = deletions(n, &slots);
         push(seeds, "deleted", name, &[FITTED], &content_pages(&file));
         push(seeds, "deleted", &format!("{name}-pages"), &[PAGES], &whole_pages(&file));
     }
@@ -162,8 +231,9 @@ fn add_modes(seeds: &mut Vec<Seed>, files: &Files) {
     let text = &files[0].1;
     push(seeds, "manifest", "raw", &[RAW], text);
     push(seeds, "manifest", "sealed", &[SEALED], &without_digest(text));
-    push(seeds, "verify", "pages", &[PAGES], &directory(files, whole_pages, <[u8]>::to_vec));
-    push(seeds, "verify", "own-manifest", &[FITTED | OWN_MANIFEST], &directory(files, content_pages, without_digest));
+    push(seeds, "verify", "pages", &[PAGES], &directory(&PARTS, files, whole_pages, <[u8]>::to_vec));
+    let parts = directory(&PARTS, files, content_pages, without_digest);
+    push(seeds, "verify", "own-manifest", &[FITTED | OWN_MANIFEST], &parts);
 }
 
 fn push(seeds: &mut Vec<Seed>, target: &'static str, name: &str, head: &[u8], rest: &[u8]) {
@@ -176,10 +246,7 @@ fn target_of(file: &'static str) -> &'static str {
 
 /// Writes an index, under another metric if one is given, and reads it back.
 fn index(spec: Spec, metric: Option<u64>) -> Files {
-    let written = write_index(spec);
-    let read = |&name: &&'static str| (name, fs::read(written.path().join(name)).expect("it was just written"));
-    // Parts have fixed places, so only the last one can be missing.
-    let mut files: Files = PARTS.iter().filter(|name| written.path().join(name).exists()).map(read).collect();
+    let mut files = read(write_index(spec).path(), &PARTS);
     if let Some((_, graph)) = files.iter_mut().find(|(name, _)| metric.is_some() && *name == "graph.imx") {
         let at = graph.windows(7).position(|w| w == b"metric\0").expect("a field of graph.imx") + 16;
         graph[at] = metric.unwrap_or_default() as u8;
@@ -187,11 +254,20 @@ fn index(spec: Spec, metric: Option<u64>) -> Files {
     files
 }
 
-/// The parts of a directory.
-fn directory(files: &Files, page_file: fn(&[u8]) -> Vec<u8>, manifest: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+/// The parts of a directory in the order of `names`, empty for a file that it lacks, up to its last one.
+fn directory(
+    names: &[&str],
+    files: &Files,
+    page_file: fn(&[u8]) -> Vec<u8>,
+    manifest: fn(&[u8]) -> Vec<u8>,
+) -> Vec<u8> {
     let mut parts = Vec::new();
-    for (name, bytes) in files {
-        put_block(&mut parts, &if *name == MANIFEST_NAME { manifest(bytes) } else { page_file(bytes) });
+    let last = names.iter().rposition(|name| files.iter().any(|(file, _)| file == name));
+    for name in &names[..last.map_or(0, |last| last + 1)] {
+        let part = files.iter().find(|(file, _)| file == name).map(|(name, bytes)| {
+            if *name == MANIFEST_NAME { manifest(bytes) } else { page_file(bytes) }
+        });
+        put_block(&mut parts, &part.unwrap_or_default());
     }
     parts
 }
