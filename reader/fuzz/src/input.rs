@@ -40,16 +40,8 @@ const MODE: u8 = 3;
 pub const OWN_MANIFEST: u8 = 4;
 
 /// Files of a directory, in the order of its parts; new ones go to the end, which keeps the old seeds valid.
-pub const PARTS: [&str; 8] = [
-    MANIFEST_NAME,
-    "codes.imx",
-    "entries.imx",
-    "graph.imx",
-    "ids.imx",
-    "navigation.imx",
-    "vectors.imx",
-    DELETED,
-];
+pub const PARTS: [&str; 8] =
+    [MANIFEST_NAME, "codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx", "vectors.imx", DELETED];
 
 /// Files of a directory of kind "lsh", with those of added tables.
 pub const LSH_PARTS: [&str; 9] = [

@@ -46,9 +46,7 @@ impl Made {
 }
 
 /// What a search that calls back finds.
-pub fn later<T: Send + 'static>(
-    begin: impl FnOnce(Box<dyn FnOnce(Result<T>) + Send>) -> Result<Ticket>,
-) -> Result<T> {
+pub fn later<T: Send + 'static>(begin: impl FnOnce(Box<dyn FnOnce(Result<T>) + Send>) -> Result<Ticket>) -> Result<T> {
     let (done, found) = mpsc::channel();
     begin(Box::new(move |outcome| {
         done.send(outcome).ok();

@@ -202,7 +202,13 @@ fn add_ivf(seeds: &mut Vec<Seed>) {
         }
         let mut push_search = |name: &str, files: &Files, flags: u8| {
             let parts = directory(&IVF_PARTS, files, content_pages, without_digest);
-            push(seeds, "ivf", name, &[flags, 3, spec.n_lists.min(2) as u8, 20 * u8::from(spec.with_vectors), 2, 1], &parts);
+            push(
+                seeds,
+                "ivf",
+                name,
+                &[flags, 3, spec.n_lists.min(2) as u8, 20 * u8::from(spec.with_vectors), 2, 1],
+                &parts,
+            );
         };
         push_search(name, &files, 0);
         if spec.copies > 1 {
@@ -264,9 +270,10 @@ fn directory(
     let mut parts = Vec::new();
     let last = names.iter().rposition(|name| files.iter().any(|(file, _)| file == name));
     for name in &names[..last.map_or(0, |last| last + 1)] {
-        let part = files.iter().find(|(file, _)| file == name).map(|(name, bytes)| {
-            if *name == MANIFEST_NAME { manifest(bytes) } else { page_file(bytes) }
-        });
+        let part = files
+            .iter()
+            .find(|(file, _)| file == name)
+            .map(|(name, bytes)| if *name == MANIFEST_NAME { manifest(bytes) } else { page_file(bytes) });
         put_block(&mut parts, &part.unwrap_or_default());
     }
     parts
