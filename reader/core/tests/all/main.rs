@@ -1,12 +1,10 @@
 //! Tests of the crate from outside, one program: each program of its own would cost seconds of linking.
 
 mod cache;
-mod codes_in_nodes;
 mod common;
 mod damage;
 mod deleted;
 mod device;
-mod exact;
 mod exchanged;
 mod filter;
 #[cfg(target_os = "linux")]
@@ -16,6 +14,7 @@ mod interrupted;
 mod ivf_damage;
 mod lsh;
 mod navigation;
+mod nodes;
 mod policies;
 mod range;
 mod refused;
