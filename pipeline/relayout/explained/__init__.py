@@ -1,1 +1,1 @@
-"""What a layout or a rebuild of an index would save, told without writing it: the verb `explain`."""
+"""The verb `explain`: what another layout or a rebuild of an index would save, without writing it."""

@@ -316,7 +316,7 @@ typedef struct ImRangeResult {
   const struct ImTexts *texts;
 } ImRangeResult;
 
-// What all searches of an index cost since it was opened, and what it holds in memory now.
+// Counters of all searches of an index since it was opened, and the memory that it holds now.
 typedef struct ImStats {
   // sizeof(ImStats), stored by the caller.
   uint32_t struct_bytes;

@@ -77,6 +77,6 @@ fn slots<'a>(index: &'a ImIndex, graph: &Index) -> Result<&'a Inverse, Failure> 
     if let Some(slots) = index.slots.get() {
         return Ok(slots);
     }
-    let slots = graph.ids.inverse()?;
+    let slots = graph.ids.inverse(&mut || false)?;
     Ok(index.slots.get_or_init(|| slots))
 }

@@ -1,4 +1,4 @@
-//! What an index did since it was opened, and what it holds.
+//! `im_stats`: counters of all searches of an index since it was opened, and the memory that it holds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::index::ImIndex;
 use crate::pointers::borrow;
 use crate::structures::{Grows, Structures};
 
-/// What all searches of an index cost since it was opened, and what it holds in memory now.
+/// Counters of all searches of an index since it was opened, and the memory that it holds now.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImStats {

@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 pub const PAGE_BYTES: usize = 4096;
 /// Smaller allocations do not gain.
 const HUGE_BYTES: usize = 4 << 20;
+/// Bytes of a sparse region that has pages of its own.
+const SPARSE_BYTES: usize = 1 << 20;
 
 /// An empty vector with room for `capacity` values, or an error where memory does not allow it. Room takes memory when
 /// it is filled.
@@ -123,12 +125,19 @@ impl Drop for Pages {
 
 /// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file.
 #[derive(Debug)]
-pub struct Region(Option<Pages>);
+pub struct Region(Held);
+
+#[derive(Debug)]
+enum Held {
+    Pages(Pages),
+    /// A few bytes, which need no pages of their own: the system limits the maps of a process.
+    Heap(Vec<u8>),
+}
 
 impl Region {
     /// No bytes.
     pub fn none() -> Self {
-        Region(None)
+        Region(Held::Heap(Vec::new()))
     }
 
     /// `bytes` bytes, for the file at `path`; an error where memory does not allow it. A large region is in huge pages
@@ -137,8 +146,14 @@ impl Region {
         Self::in_pages(PageSize::Huge, path, bytes)
     }
 
-    /// As [`Region::new`], in small pages: for content of which a file may touch a few bytes here and there.
+    /// As [`Region::new`], in small pages: for content of which a file may touch a few bytes here and there. A small one
+    /// begins anywhere.
     pub fn sparse(path: &Path, bytes: usize) -> Result<Self> {
+        if bytes < SPARSE_BYTES {
+            let mut heap = Vec::new();
+            resize(path, &mut heap, bytes, 0)?;
+            return Ok(Region(Held::Heap(heap)));
+        }
         Self::in_pages(PageSize::Small, path, bytes)
     }
 
@@ -149,7 +164,7 @@ impl Region {
         let pages = Pages::new(bytes).map_err(|_| refused(path, bytes))?;
         // SAFETY: memory of that size. Advice comes before the first touch, which chooses the size of pages.
         unsafe { ask_for_pages(size, pages.start, bytes) };
-        Ok(Region(Some(pages)))
+        Ok(Region(Held::Pages(pages)))
     }
 }
 
@@ -157,17 +172,21 @@ impl Deref for Region {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let Some(pages) = &self.0 else { return &[] };
-        // SAFETY: owned and initialised; a region lends it as its slice only.
-        unsafe { std::slice::from_raw_parts(pages.start, pages.bytes) }
+        match &self.0 {
+            // SAFETY: owned and initialised; a region lends it as its slice only.
+            Held::Pages(pages) => unsafe { std::slice::from_raw_parts(pages.start, pages.bytes) },
+            Held::Heap(bytes) => bytes,
+        }
     }
 }
 
 impl DerefMut for Region {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let Some(pages) = &mut self.0 else { return &mut [] };
-        // SAFETY: owned and initialised, and borrowed for writing by the caller alone.
-        unsafe { std::slice::from_raw_parts_mut(pages.start, pages.bytes) }
+        match &mut self.0 {
+            // SAFETY: owned and initialised, and borrowed for writing by the caller alone.
+            Held::Pages(pages) => unsafe { std::slice::from_raw_parts_mut(pages.start, pages.bytes) },
+            Held::Heap(bytes) => bytes,
+        }
     }
 }
 
@@ -195,6 +214,24 @@ mod tests {
         // SAFETY: the pages of the region, and a byte for each.
         let told = unsafe { libc::mincore(region.as_mut_ptr().cast(), region.len(), taken.as_mut_ptr()) };
         assert_eq!((told, taken.iter().filter(|&&page| page & 1 == 1).count()), (0, 3));
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let place = |line: &str| {
+            let (first, last) = line.split_once(' ')?.0.split_once('-')?;
+            Some(usize::from_str_radix(first, 16).ok()?..usize::from_str_radix(last, 16).ok()?)
+        };
+        let mut own = maps.lines().skip_while(|line| place(line).is_none_or(|p| !p.contains(&region.as_ptr().addr())));
+        let flags = own.find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.contains(" nh"), "huge pages may be used: {flags}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn many_small_sparse_regions_take_no_maps() {
+        let maps = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        let before = maps();
+        let regions: Vec<Region> = (0..1000).map(|_| Region::sparse(Path::new("file"), 4096).unwrap()).collect();
+        assert!(regions.iter().all(|region| region.len() == 4096 && region.iter().all(|&byte| byte == 0)));
+        assert!(maps() < before + 500);
     }
 
     #[test]

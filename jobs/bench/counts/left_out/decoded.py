@@ -86,10 +86,10 @@ def principal_bytes(queries: Any, base: Any, sample: Any, one_in: int) -> NDArra
     """Return distances by a byte for each of the leading principal components, one in so many."""
     basis = np.linalg.eigh(np.cov(sample, rowvar=False))[1][:, ::-1][:, : base.shape[1] // one_in]
     turn = basis.astype(np.float32)
-    return component_bytes(queries @ turn, base @ turn)
+    return component_bytes(queries @ turn, base @ turn, sample @ turn)
 
 
-def component_bytes(queries: Any, base: Any, sample: Any = None) -> NDArray[np.float32]:
+def component_bytes(queries: Any, base: Any, _sample: Any) -> NDArray[np.float32]:
     """Return distances by a byte for each component, as sq8 nodes have; the scale is that of all rows."""
     scale = fit_scale(base.min(axis=0), base.max(axis=0), 8)
     return in_blocks(queries, base, lambda rows: scale.minimum + scale.step * scale.encode(rows))

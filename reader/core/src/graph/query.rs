@@ -60,7 +60,7 @@ impl Query for QueryState {
     /// search.
     fn shrink(&mut self) {
         let is_large = self.sorted.capacity() > KEPT_RESULTS || self.rerank.is_large(KEPT_RESULTS);
-        if is_large || self.walk.pages.is_large() {
+        if is_large || self.walk.pages.is_large() || self.walk.traversal.is_large(KEPT_RESULTS) {
             *self = QueryState { previous: std::mem::take(&mut self.previous), ..QueryState::default() };
         }
         self.walk.pages.reset(None);

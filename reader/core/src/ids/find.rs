@@ -9,7 +9,7 @@ use crate::interrupt::{Stop, go_on};
 use crate::memory::collect;
 
 /// Slots looked up at a time.
-pub(super) const BATCH: u32 = 65536;
+pub(crate) const BATCH: u32 = 65536;
 
 impl Ids {
     /// Vector ids of `wanted`, `None` for ids that no vector has, or none that is left. Ids may repeat; without user ids

@@ -6,6 +6,7 @@ use super::file::Ids;
 use super::find::BATCH;
 use crate::bytes::u32_at;
 use crate::error::{Error, Result};
+use crate::interrupt::{Stop, go_on};
 use crate::memory::Region;
 
 /// The slot of each vector id: 4 bytes a vector. While ids are read, a page of it takes memory once an id with its entry
@@ -17,14 +18,16 @@ pub struct Inverse {
 }
 
 impl Ids {
-    /// Reads all vector ids, and returns the slot of each.
+    /// Reads all vector ids, and returns the slot of each. `interrupted` is asked now and then; once it says true this
+    /// ends with [`Error::Interrupted`].
     ///
     /// # Errors
     /// `Corrupt` if two slots have one vector id, besides what [`Ids::vector_ids`] finds.
-    pub fn inverse(&self) -> Result<Inverse> {
+    pub fn inverse(&self, interrupted: Stop<'_>) -> Result<Inverse> {
         let (path, n) = (&self.file.path, self.n_vertices as u32);
         let mut inverse = Inverse::new(path, n)?;
         for start in (0..n).step_by(BATCH as usize) {
+            go_on(interrupted)?;
             let slots: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
             for (&slot, id) in slots.iter().zip(self.vector_ids(&slots)?) {
                 inverse.enter(path, slot, id)?;

@@ -26,7 +26,7 @@ enum Choice {
 }
 
 /// State of one query, reused for the next. Memory: 16 bytes a list probed, 4 a vector of a list that is longer than
-/// one read while it is in flight, 16 a candidate, 24 where vectors have copies.
+/// one read while it is in flight, 16 a candidate, up to 40 where vectors have copies.
 #[derive(Default)]
 pub(crate) struct QueryState {
     progress: Progress,

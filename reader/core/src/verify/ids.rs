@@ -3,12 +3,9 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::ids::{Ids, UserId};
+use crate::ids::{BATCH, Ids, UserId};
 use crate::interrupt::{Stop, go_on};
 use crate::living::Slots;
-
-/// Slots looked up at a time.
-const BATCH: u32 = 65536;
 
 /// Vector ids are a permutation; user ids can be read and fill their section.
 pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Result<()> {

@@ -137,7 +137,7 @@ fn slots_of_vector_ids_take_no_memory_before_their_pages_are_checked() {
     write_holes(&path, b"IDMP", &[("n_vertices", n), ("id_type", 0)], "vector_ids", pages, 0x5a);
     let ids = Ids::open(&Directory::open(&scratch.0).unwrap(), n).unwrap();
     let before = peak_mib();
-    let error = ids.inverse().unwrap_err().to_string();
+    let error = ids.inverse(&mut || false).unwrap_err().to_string();
     assert!(error.contains("ids.imx: page 1: expected CRC32C 5a5a5a5a"), "{error}");
     let more = peak_mib() - before;
     assert!(more < 1024, "{more} MiB for the slots of {n} vector ids that are not there");

@@ -109,6 +109,11 @@ impl Traversal {
         self.enter_allowed(shared)
     }
 
+    /// Whether it holds more than `most` centroids, of an index with unusually many.
+    pub(in crate::graph) fn is_large(&self, most: usize) -> bool {
+        self.centroids.capacity() > most
+    }
+
     /// Starts at the vertex of the nearest centroid; at those of several, where rounds are to be few.
     fn enter_centroids(&mut self, shared: &Shared<'_>) -> Result<()> {
         let (entries, SearchParams { policy, beam_width, .. }) = (shared.entries, shared.params);
