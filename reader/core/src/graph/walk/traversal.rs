@@ -110,7 +110,7 @@ impl Traversal {
     }
 
     /// Whether it holds more than `most` centroids, of an index with unusually many.
-    pub(in crate::graph) fn is_large(&self, most: usize) -> bool {
+    pub fn is_large(&self, most: usize) -> bool {
         self.centroids.capacity() > most
     }
 
