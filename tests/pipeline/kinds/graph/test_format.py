@@ -51,7 +51,17 @@ def test_what_is_open_is_tried_with_the_smallest_nodes_first() -> None:
         for node, degree in (("sq8", 63), ("sq16", 64), ("same", 64))
         for rotation in ("none", "opq")
     ]
-    assert formats(dtype="uint8", dim=128) == [Format(32, "none", "same", 35), Format(32, "opq", "same", 35)]
+    assert formats(dtype="uint8", dim=128) == [Format(32, "none", "same", 52), Format(32, "opq", "same", 52)]
+
+
+def test_nodes_have_more_neighbours_where_the_index_grows_by_a_quarter_at_most() -> None:
+    assert [one.max_degree for one in formats(dim=256, pq_rotation="none")[:2]] == [
+        48,
+        64,
+    ]  # 9 and 5 nodes a page
+    assert {one.max_degree for one in formats(dim=300, pq_rotation="none", node_dtype="same")} == {
+        40
+    }  # 3, not 2
 
 
 def test_what_is_stated_stands() -> None:
@@ -162,7 +172,8 @@ def test_a_wide_degree_costs_a_page_one_node_at_most_and_fills_it(dim: int, node
         of_degree = NodeFormat(dim, node, degree)
         return of_degree.nodes_per_page, of_degree.pages_per_node
 
-    usual, pages = on_pages(32)
+    default, usual = on_pages(32), on_pages(48)
+    usual, pages = usual if default[0] <= 1.25 * usual[0] and default[1] == usual[1] else default
     for degree in wide_degrees(shape, "same" if node == "float32" else node):
         assert 64 < degree <= 160
         assert on_pages(degree) in ((usual, pages), (usual - 1, pages))
