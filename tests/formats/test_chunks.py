@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.processes.memory import peak_growth
 
-from indexmill.formats.chunks import writer
 from indexmill.formats.chunks.reader import FOOTER, FOOTER_BYTES, RUN_END_ENCODED, ChunkFile, Records
 from indexmill.formats.chunks.writer import Compression, write_chunk, write_runs
 from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
@@ -92,28 +91,6 @@ def test_the_payload_keeps_its_type(tmp_path: Path, dtype: str) -> None:
     with ChunkFile(tmp_path / "a.chunk") as file:
         assert (file.dtype, file.width) == (np.dtype(dtype), 4)
         assert file.read(0).payload.tobytes() == raw.tobytes()
-
-
-def test_payloads_of_ids_alone_are_compressed_and_only_where_that_is_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = np.sort(np.random.default_rng(3).integers(0, 20, 4000)).astype(np.uint32)
-    ids = Records(keys, np.arange(4000, dtype=np.uint32), np.arange(8000, dtype=np.uint32).reshape(-1, 2))
-    vectors = ids._replace(payload=ids.payload.astype(np.float32))
-
-    def written(name: str, records: Records) -> list[bytes]:
-        write_chunk(tmp_path / f"{name}.chunk", records, BOUNDS)
-        write_runs(tmp_path / f"{name}.runs", [records], run_end_encoded=True)
-        for kind in ("chunk", "runs"):
-            assert_equal(read_all(tmp_path / f"{name}.{kind}"), records)
-        return [(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("chunk", "runs")]
-
-    assert not writer.COMPRESSED_PAYLOADS
-    raw_ids, raw_vectors = written("ids", ids), written("vectors", vectors)
-    monkeypatch.setattr(writer, "COMPRESSED_PAYLOADS", frozenset({"<u4"}))
-    assert written("vectors", vectors) == raw_vectors
-    for small, raw in zip(written("ids", ids), raw_ids, strict=True):
-        assert len(small) < 0.7 * len(raw)
 
 
 def test_equal_pairs_keep_their_order(tmp_path: Path) -> None:
