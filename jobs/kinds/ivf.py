@@ -212,7 +212,8 @@ def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     """Say what the index of a planned build will be."""
     lists = plan["ivf"]
     batches = "one batch" if lists["batches"] == 1 else f"{lists['batches']:,} batches"
+    rows = f"{lists['codec']}, {lists['row_bytes']} bytes a vector"
     return {
-        "lists": f"{lists['lists']:,} ({lists['codec']}) in {batches} of {lists['batch_vectors']:,} vectors",
+        "lists": f"{lists['lists']:,} ({rows}) in {batches} of {lists['batch_vectors']:,} vectors",
         "index": human_bytes(lists["index_bytes"]),
     }

@@ -32,7 +32,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.mill.store import MARKER, StageStore, held
 from indexmill.pipeline.spec import BuildSpec
 
-VERSION = 2
+VERSION = 3
 #: Versions of the stages that choose and train.
 _STAGES = [
     ingest.VERSION, SAMPLE_VERSION, asked.ASKED_VERSION, asked.NEAREST_VERSION, format.VERSION, encode.VERSION,

@@ -12,6 +12,10 @@ import numpy as np
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.ingest import stored_dtype
+from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
+
+#: Components from which float vectors count as embeddings, and bytes of a PQ code of those.
+_LONG, _LONG_PQ_BYTES = 256, 64
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,16 @@ class Shape:
     def row_bytes(self) -> int:
         """Bytes of a vector."""
         return self.dim * self.dtype.itemsize
+
+    @property
+    def is_embedding(self) -> bool:
+        """Whether vectors are floats of as many components as embeddings have."""
+        return self.dtype.kind == "f" and self.dim >= _LONG
+
+    @property
+    def usual_pq_bytes(self) -> int:
+        """Bytes of a PQ code where nothing is stated."""
+        return _LONG_PQ_BYTES if self.is_embedding else DEFAULT_PQ_BYTES
 
 
 def stored_vectors(

@@ -16,7 +16,6 @@ from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.pipeline.bisection import greatest
-from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES
 from indexmill.pipeline.kinds.common.sizes import SearchLimit, parse_search_memory
 from indexmill.pipeline.kinds.graph.parameters import CODED_NODES, DEFAULT_MAX_DEGREE, Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape, node_code_bytes
@@ -25,8 +24,6 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape, node_code_bytes
 LEAST_VECTORS = 10_000
 #: Queries by which formats are judged; vectors of a small index: a share of all, between two numbers.
 QUERIES, _SHARE, LEAST_TRIAL, _MOST_TRIAL = 256, 20, 2_000, 4_000
-#: Bytes of a code where nothing is stated: of many float components, and of others.
-_LONG, _LONG_PQ_BYTES = 256, 64
 #: Neighbours that decide how many nodes share a page, and how much larger than with the default they may make an index:
 #: with the default, searches of vectors of 128 to 256 bytes read 1.1 to 1.2 times as many pages.
 _USUAL_DEGREE, _MOST_LARGER = 48, 1.25
@@ -140,7 +137,7 @@ def _degree(shape: GraphShape, node_dtype: str, pq_bytes: int) -> int:
     if not p.codes_on_page:
         return _filling(_usual(shape, node_dtype), _MOST_DEGREE)
     least, most = (
-        (_LEAST_WITH_CODES, _MOST_WITH_CODES) if _is_embedding(shape) else (p.max_degree, _MOST_DEGREE)
+        (_LEAST_WITH_CODES, _MOST_WITH_CODES) if shape.is_embedding else (p.max_degree, _MOST_DEGREE)
     )
     return _filling(_node(shape, node_dtype, least, node_code_bytes(p, shape.dim, pq_bytes)), most)
 
@@ -170,19 +167,11 @@ def _filling(usual: NodeFormat, most: int, fewer: int = 0) -> int:
     return greatest(fits, usual.max_degree, most + 1)
 
 
-def _is_embedding(shape: GraphShape) -> bool:
-    return shape.dtype.kind == "f" and shape.dim >= _LONG
-
-
-def _usual_bytes(shape: GraphShape) -> int:
-    return _LONG_PQ_BYTES if _is_embedding(shape) else DEFAULT_PQ_BYTES
-
-
 def _limit(shape: GraphShape) -> SearchLimit:
     text = shape.parameters.search_memory
     if text is not None:
         return parse_search_memory(text)
-    return SearchLimit(_usual_bytes(shape), True)
+    return SearchLimit(shape.usual_pq_bytes, True)
 
 
 def _pq_bytes(shape: GraphShape, node_dtype: str, rotation: str, limit: SearchLimit) -> int:
@@ -191,7 +180,7 @@ def _pq_bytes(shape: GraphShape, node_dtype: str, rotation: str, limit: SearchLi
     if limit.per_vector:
         return min(limit.bytes, most)
     if p.codes_on_page:  # memory holds no codes, so any fit where their centres do
-        size = min(p.pq_bytes if "pq_bytes" in p.model_fields_set else _usual_bytes(shape), most)
+        size = min(p.pq_bytes if "pq_bytes" in p.model_fields_set else shape.usual_pq_bytes, most)
         return size if _in_format(shape, node_dtype, rotation, size).held_bytes <= limit.bytes else 0
     left = limit.bytes - (_in_format(shape, node_dtype, rotation, 1).held_bytes - shape.n)
     return max(0, min(left // shape.n, most))

@@ -78,10 +78,11 @@ class Parameters(KindParameters):
     """vamana: codes that searches of the build compare instead of the vectors; sq8, a byte a component, is faster
     for float vectors."""
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
-    """Bytes of a PQ code. Default: of a graph as many as `search_memory` allows, else 32."""
+    """Bytes of a PQ code. Default: of a graph as many as `search_memory` allows; of lists 64 for floats of 256 or more
+    components, else 32."""
     pq_rotation: Literal["none", "opq"] = "none"
     """Rotation of the vectors before they are coded; opq makes codes more exact. Default: of a graph measured on a
-    sample, else none."""
+    sample; of lists opq for floats of 256 to 4,096 components, else none."""
     codes_on_page: bool = False
     """Write the codes of its neighbours into each node, so that searches hold no codes, and no checksums, in memory."""
     search_memory: SearchMemory | None = None

@@ -134,6 +134,7 @@ def check_memory(shape: IvfShape, memory: int, executor: str, workers: int, aske
         return stage_bytes(with_batches(asked, budget), budget, workers)
 
     content = f"{shape.n:,} vectors in {shape.parameters.lists:,} lists"
-    advice = "lower --workers, --sample-vectors or --lists, or "
+    plain = "take --pq-rotation none, " if shape.parameters.pq_rotation == "opq" else ""
+    advice = f"{plain}lower --workers, --sample-vectors or --lists, or "
     stages = stage_bytes(shape, memory, workers)
     check_stages(stages, memory, executor, workers, content, lambda _: advice, cut)

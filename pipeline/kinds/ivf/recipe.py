@@ -60,6 +60,10 @@ class IvfRecipe(Recipe):
         """See `Recipe.shared_files`: the codebook of residuals."""
         return [(self.centroids, CODEBOOK_NAME)] if self.p.codec == "pq" else []
 
+    def shared_parameters(self) -> dict[str, Any]:
+        """See `Recipe.shared_parameters`: bytes and rotation of PQ codes."""
+        return {name: getattr(self.p, name) for name in ("pq_bytes", "pq_rotation") if self.p.codec == "pq"}
+
     def _centroids(self) -> Stage:
         what: dict[str, Any] = {
             "codec": self.p.codec,

@@ -17,6 +17,9 @@ from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 
 #: Fewest vectors of a batch that is sized by memory.
 _LEAST_BATCH = 1024
+#: Most components that are rotated by default: the time of learning a rotation grows with their third power, and its
+#: memory with their square.
+_MOST_ROTATED = 4096
 #: Tasks start at multiples of so many rows from the start of a batch: blocks of products are then the same always.
 ALIGN = 8192
 
@@ -72,6 +75,20 @@ class IvfShape(Shape):
     def chunk_batch_bytes(self, chunks: int, memory: int) -> int:
         """Return the size of record batches such that the chunk files of a batch can be sorted."""
         return batch_bytes(chunks, self.list_row_bytes, memory)
+
+
+def with_codes(shape: IvfShape) -> IvfShape:
+    """Return `shape` with the bytes and the rotation of PQ codes that its job leaves open.
+
+    Type and components of the vectors alone decide, so that all parts of a set have the same.
+    """
+    p = shape.parameters
+    if p.codec != "pq":
+        return shape
+    rotated = shape.is_embedding and shape.dim <= _MOST_ROTATED + (p.metric == "ip")  # which adds a component
+    usual = {"pq_bytes": shape.usual_pq_bytes, "pq_rotation": "opq" if rotated else "none"}
+    left_open = {name: value for name, value in usual.items() if name not in p.model_fields_set}
+    return replace(shape, parameters=p.model_copy(update=left_open))
 
 
 def with_batches(shape: IvfShape, memory: int) -> IvfShape:

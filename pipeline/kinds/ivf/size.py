@@ -24,7 +24,7 @@ from indexmill.pipeline.kinds.ivf import memory
 from indexmill.pipeline.kinds.ivf.parameters import MOST_LISTS, IvfParameters
 from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
 from indexmill.pipeline.kinds.ivf.seconds import Rates, stage_seconds, timed_tasks
-from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
+from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches, with_codes
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
 from indexmill.pipeline.kinds.rehearsal import REHEARSED, Rehearsal, few
 from indexmill.pipeline.kinds.scratch import SideColumns
@@ -48,7 +48,7 @@ class IvfSize(ClusterSize[IvfShape]):
     Attributes
     ----------
     shape : IvfShape
-        With parameters that say how large batches are.
+        With parameters that say how large batches and PQ codes are, and whether these are rotated.
     given : float32 array, shape (n_lists, dim), or None
         Centroids to use in place of trained ones.
     """
@@ -63,7 +63,7 @@ class IvfSize(ClusterSize[IvfShape]):
         assert isinstance(p, IvfParameters)
         self.given = _given_centroids(job.centroids, source, p) if job.centroids is not None else None
         resolved = p if self.given is None else p.model_copy(update={"lists": len(self.given)})
-        asked = IvfShape(*stored_vectors(source, p.metric), self.side.ids, resolved)
+        asked = with_codes(IvfShape(*stored_vectors(source, p.metric), self.side.ids, resolved))
         self.shape = with_batches(asked, job.memory)
         memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
 
@@ -96,7 +96,7 @@ class IvfSize(ClusterSize[IvfShape]):
 
     def training_seconds(self, rates: Rates) -> float:
         """See `Size.training_seconds`."""
-        return rates.coding / self.job.workers
+        return rates.coding / self.job.workers + rates.decomposing
 
     def node_rates(self, place: Path) -> Rates:
         """See `ClusterSize.node_rates`: rates are those of one thread."""
@@ -145,11 +145,12 @@ class IvfSize(ClusterSize[IvfShape]):
         return larger
 
     def facts(self) -> dict[str, Any]:
-        """Return ``ivf``: lists, batches and bytes of the index."""
+        """Return ``ivf``: lists, bytes of a row, batches and bytes of the index."""
         shape = self.shape
         facts = {
             "lists": shape.parameters.lists,
             "codec": shape.parameters.list_codec,
+            "row_bytes": shape.list_row_bytes,
             "batches": len(shape.batches) - 1,
             "batch_vectors": min(shape.parameters.batch_vectors or shape.n, shape.n),
             "index_bytes": self.index_bytes,
