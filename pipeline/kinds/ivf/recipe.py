@@ -62,7 +62,8 @@ class IvfRecipe(Recipe):
 
     def shared_parameters(self) -> dict[str, Any]:
         """See `Recipe.shared_parameters`: bytes and rotation of PQ codes."""
-        return {name: getattr(self.p, name) for name in ("pq_bytes", "pq_rotation") if self.p.codec == "pq"}
+        p = self.p
+        return {"pq_bytes": p.pq_bytes, "pq_rotation": p.pq_rotation} if p.codec == "pq" else {}
 
     def _centroids(self) -> Stage:
         what: dict[str, Any] = {
