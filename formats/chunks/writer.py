@@ -66,8 +66,8 @@ def write_chunk(
     rows : integer array, shape (m,), optional
         Record i has payload ``records.payload[rows[i]]`` instead of ``payload[i]``, so that records share payloads.
     compression : {"none", "zstd"}
-        Compression of all columns. No build compresses: zstd saves 22 to 60% of the bytes and takes 1.04 to 2.3 times the
-        seconds to write and sort (part `chunks` of the benchmark `assign`).
+        Compression of all columns. No build compresses: zstd saves 22 to 60% of the bytes and takes 1.04 to 2.3 times
+        the seconds to write and sort (part `chunks` of the benchmark `assign`).
     batch_bytes : int
         Bytes of a batch, which has at least one record.
     notes : mapping of str to int, optional

@@ -111,7 +111,9 @@ def test_predicted_memory_is_within_fifteen_percent(tmp_path: Path) -> None:
         make_spec(tmp_path / "small", R=16, builder="vamana"), array_source(vectors_of(300, 768))
     )  # compiles
     planned, taken = json.loads(command("plan"))["peak_memory_bytes"], []
-    for _ in range(3):  # what threads free stays in their heaps: so small a build holds up to 20 of 170 MB more
+    for _ in range(
+        3
+    ):  # what threads free stays in their heaps: so small a build holds up to 20 of 170 MB more
         command("build")
         taken.append(run_json(tmp_path / "ix")["peak_memory_bytes"])
         shutil.rmtree(tmp_path / "ix")

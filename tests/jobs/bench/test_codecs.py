@@ -102,7 +102,7 @@ def test_every_part_is_measured_recorded_and_rendered(run: Run) -> None:
     assert "| rabitq, 2 bits | 24 | 0." in text
     guide = BENCHMARK.render(record, "record.json", "guide")
     assert "| rabitq, 1 bit | 16 | 0." in guide
-    assert guide.count("| embed768, ") == 4
+    assert guide.count("| embed768, ") == 8
 
 
 def test_estimates_are_those_by_which_a_search_ranks(run: Run) -> None:
