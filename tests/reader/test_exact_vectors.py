@@ -17,6 +17,7 @@ from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.reader import _native
 from indexmill.reader.index import Index
 
 N, DIM, K, L = 4000, 40, 10, 120
@@ -242,6 +243,22 @@ def test_a_missing_or_damaged_file_is_an_error(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(CorruptFile, match=r"vectors\.imx"):
         Index(index)
+
+
+def test_an_index_that_lists_no_file_of_the_vectors_it_keeps_is_damage(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", clustered(500, 30), node_dtype="sq8", keep_vectors=True)
+    (index / "vectors.imx").unlink()
+    manifest = parse_manifest(index)
+    names = [entry.name for entry in manifest.files if entry.name != "vectors.imx"]
+    build_id, files = seal_files(index, names)
+    write_manifest(index, replace(manifest, build_id=build_id, files=files))
+    unlisted = r"manifest\.json: files: expected .* vectors\.imx, as .keep_vectors. of .parameters. is true"
+    with pytest.raises(CorruptFile, match=unlisted):
+        Index(index)
+    with pytest.raises(CorruptFile, match=unlisted):
+        IndexFiles(index)
+    (damage,) = _native.verify(str(index))
+    assert "vectors.imx" in damage
 
 
 @pytest.mark.parametrize(

@@ -437,6 +437,22 @@ def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:
         IvfIndex(path)
 
 
+def test_lists_that_list_no_file_of_the_vectors_they_keep_are_damage(tmp_path: Path) -> None:
+    path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4, keep_vectors=True)
+    (path / "vectors.imx").unlink()
+    manifest = parse_manifest(path)
+    names = [entry.name for entry in manifest.files if entry.name != "vectors.imx"]
+    build_id, files = seal_files(path, names)
+    write_manifest(path, replace(manifest, build_id=build_id, files=files))
+    unlisted = r"manifest\.json: files: expected .* vectors\.imx, as .keep_vectors. of .parameters. is true"
+    with pytest.raises(CorruptFile, match=unlisted):
+        IvfIndex(path)
+    with pytest.raises(CorruptFile, match=unlisted):
+        IvfFiles(path)
+    (damage,) = _native.verify(str(path))
+    assert "vectors.imx" in damage
+
+
 def test_a_join_learns_from_the_nearest_list_of_each_copy(tmp_path: Path) -> None:
     path, lists = copied(tmp_path)
     queries, centroids = queries_of("float32"), IvfFiles(path).centroids.centroids
