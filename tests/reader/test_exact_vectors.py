@@ -11,7 +11,7 @@ import pytest
 from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.relaid import write_relaid
 from tests.oracles.graph import exact as oracle
-from tests.support.indexes.builds import assert_sound, build, clustered
+from tests.support.indexes.builds import assert_sound, build, clustered, far_away
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.index import IndexFiles
@@ -283,21 +283,12 @@ def test_vectors_of_another_index_are_damage(
 FEW = 1200
 
 
-def far(queries: np.ndarray) -> np.ndarray:
-    """Move queries away: a little in all components, far in one, and far in all."""
-    moved = queries.copy()
-    moved[::3] += 5
-    moved[1::3, 2] += 300
-    moved[2::3] *= 50
-    return moved
-
-
 @pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("node_dtype", ["sq8", "sq16"])
 def test_nodes_of_codes_are_ranked_by_what_they_decode_to(
     tmp_path: Path, metric: str, node_dtype: str
 ) -> None:
-    queries = far(clustered(60, DIM, seed=5))
+    queries = far_away(clustered(60, DIM, seed=5))
     index = build(tmp_path / "ix", clustered(FEW, DIM), metric=metric, node_dtype=node_dtype)
     with IndexFiles(index) as files:
         scale = files.graph.scale()
@@ -314,7 +305,7 @@ def test_nodes_of_codes_are_ranked_by_what_they_decode_to(
 
 @pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
 def test_exact_vectors_apart_make_answers_exact(tmp_path: Path, metric: str) -> None:
-    vectors, queries = clustered(FEW, DIM), far(clustered(60, DIM, seed=5))
+    vectors, queries = clustered(FEW, DIM), far_away(clustered(60, DIM, seed=5))
     index = build(
         tmp_path / "ix", vectors, metric=metric, node_dtype="sq8", keep_vectors=True, navigation=0.0
     )

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
+from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
+from tests.support.indexes.builds import far_away
 from tests.support.indexes.built import Built
 from tests.support.indexes.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
 
@@ -374,6 +376,39 @@ def test_candidates_are_measured_by_exact_vectors(tmp_path: Path, codec: str, dt
     assert np.array_equal(held.vector_ids, found.vector_ids)
     with pytest.raises(ConfigError, match=r"rerank: expected 10..3000"):
         index.search(queries, K, rerank=9)
+
+
+def decoded(path: Path) -> np.ndarray:
+    """Return the vectors that the rows of sq8 lists stand for, float64 (n, dim), by vector id."""
+    files = IvfFiles(path)
+    shared = files.centroids
+    assert shared.scale is not None
+    vectors = np.empty((shared.n_vectors, shared.dim))
+    for number in range(len(files.batches)):
+        with files.open_batch(number) as batch:
+            for place in np.flatnonzero(batch.directory["size"]).tolist():
+                ids, rows = read_list(batch, place)
+                vectors[ids] = shared.scale[0].astype(np.float64) + shared.scale[1].astype(np.float64) * rows
+    return vectors
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
+def test_lists_answer_queries_far_beyond_the_range_of_sq8(tmp_path: Path, metric: str) -> None:
+    vectors, queries = make_vectors("float32"), far_away(queries_of("float32"))
+    path = build_lists(tmp_path / "ix", vectors, codec="sq8", metric=metric)
+    asked = queries.astype(np.float64)
+    if metric == "cosine":
+        asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    _, wanted = exact_neighbours(decoded(path)[:, :DIM], asked, K, "ip" if metric == "ip" else "l2")
+    for engine in ("auto", "memory"):
+        found = IvfIndex(path, engine).search(queries, K, nprobe=LISTS)
+        scores = 2 - 2 * found.scores if metric == "cosine" else found.scores
+        np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-4)
+    kept = build_lists(tmp_path / "kept", vectors, codec="sq8", metric=metric, keep_vectors=True)
+    near, wanted = exact_neighbours(vectors, queries, K, metric)
+    found = IvfIndex(kept).search(queries, K, nprobe=LISTS)
+    np.testing.assert_allclose(found.scores, wanted, rtol=1e-5, atol=1e-5)
+    assert (found.vector_ids != near).mean() < 0.01
 
 
 def test_codes_without_exact_vectors_cannot_be_reranked(tmp_path: Path) -> None:
