@@ -411,6 +411,30 @@ def test_lists_answer_queries_far_beyond_the_range_of_sq8(tmp_path: Path, metric
     assert (found.vector_ids != near).mean() < 0.01
 
 
+def test_missing_or_damaged_exact_vectors_are_an_error_and_never_answers_by_codes(tmp_path: Path) -> None:
+    path = build_lists(
+        tmp_path / "ix", make_vectors("float32", 1000), codec="sq8", lists=4, keep_vectors=True
+    )
+    queries, file = queries_of("float32"), path / "vectors.imx"
+    sound = file.read_bytes()
+    damaged = bytearray(sound)
+    for at in range(4096 + 100, len(sound) - 2 * 4096, 4096):  # all pages of vectors
+        damaged[at] ^= 1
+    file.write_bytes(damaged)
+    index = IvfIndex(path)
+    for rerank in (None, 20):
+        with pytest.raises(CorruptFile, match=r"vectors\.imx: page \d+: .*expected"):
+            index.search(queries, K, rerank=rerank)
+    with pytest.raises(CorruptFile, match=r"vectors\.imx: page 1\b"):
+        IvfIndex(path, "memory")
+    file.unlink()
+    for engine in ("auto", "memory"):
+        with pytest.raises(CorruptFile, match=r"vectors\.imx: file: expected \d+ bytes, got no such file"):
+            IvfIndex(path, engine)
+    file.write_bytes(sound)
+    assert IvfIndex(path).search(queries, K).ids.shape == (QUERIES, K)
+
+
 def test_codes_without_exact_vectors_cannot_be_reranked(tmp_path: Path) -> None:
     path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4)
     with pytest.raises(ConfigError, match=r"rerank: the index keeps no exact vectors .*--keep-vectors"):
