@@ -1,5 +1,8 @@
 """Export to a disk index of DiskANN, with the same vectors on a page (docs/formats/imports.md).
 
+Nodes of codes (sq8, sq16) are exported only with the exact vectors that the index keeps apart, as float32 nodes. These
+are larger, so fewer share a page.
+
 Files: ``ann_disk.index``, ``ann_disk.index_medoids.bin`` and ``_centroids.bin`` (our entry vertices),
 ``_pq_pivots.bin`` and ``_pq_compressed.bin`` (our codes), ``_pq_pivots.bin_rotation_matrix.bin`` for codes of rotated
 vectors, and ``_disk.index.tags`` (user ids, for PipeANN). There is no ``ann_metadata.bin``, because the meaning of its
@@ -35,7 +38,10 @@ def check(index: ExportedGraph) -> None:
     """Refuse node types that DiskANN does not have, and user ids that do not fit tags."""
     dtype = _node(index).dtype
     if dtype not in _DTYPES:
-        action = "export to faiss, which gets them as float32, or build an index with --node-dtype same"
+        action = (
+            "export to faiss, which gets them as float32, or build the index again with --keep-vectors, or with "
+            "--node-dtype same if its input is not float16"
+        )
         raise cannot_hold(NAME, "nodes of type", dtype, ", ".join(_DTYPES), action)
     index.check_ids(NAME, _TAG_BITS)
 
@@ -165,7 +171,7 @@ def write_bin(path: Path, array: NDArray[Any]) -> None:
 def snippet(index: ExportedGraph, folder: Path) -> str:
     """Return Python that opens the export with diskannpy 0.7.0."""
     metric = {"l2": "l2", "ip": "mips", "cosine": "cosine"}[index.metric]
-    dtype = index.graph.node_format.dtype
+    dtype = _node(index).dtype
     names = f"ids = np.fromfile({str(folder / f'{PREFIX}_disk.index.tags')!r}, np.uint32)[2:]  # of each slot"
     answer = "print(ids[found.identifiers], found.distances)"
     if index.ids == "slot":
@@ -191,7 +197,7 @@ TARGET = Target(
         graph="yes",
         codes="yes",
         order="yes",
-        pages="yes",
+        pages="except of sq8 and sq16 nodes",
         entries="yes",
         ids="32 bits, in .tags",
         metadata="beside it",

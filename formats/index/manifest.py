@@ -14,6 +14,7 @@ from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.index.checked import FORMAT_NAME, SET_KIND, checked_json, foreign, write_checked_json
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME, is_deleted_name
 from indexmill.formats.index.together import read_together
+from indexmill.formats.index.vectors import VECTORS_NAME
 from indexmill.formats.kinds import KINDS, has_added_tables
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
@@ -262,7 +263,7 @@ def _version(manifest: Manifest) -> tuple[int, int]:
         return NEWEST
     if manifest.deleted is not None or any(entry.build_id is not None for entry in manifest.files):
         return _THIRD
-    apart = {"graph.imx", "vectors.imx"} <= names
+    apart = {"graph.imx", VECTORS_NAME} <= names
     return _SECOND if apart or manifest.parameters.get("codes_on_page") else VERSION
 
 
@@ -331,6 +332,7 @@ def parse_manifest(
     generation, parents, ancestors = _descent(value, path)
     files = _file_entries(_typed(value, "files", list, path), KINDS[kind].required, path)
     deleted = None if value.get("deleted") is None else _deletions(value, generation, files, path)
+    _check_exact_vectors(parts["parameters"], files, path)
     return Manifest(
         kind=kind,
         build_id=identity,
@@ -376,6 +378,15 @@ def _deletions(
         if not 1 <= _typed(deleted, key, int, path) <= most:
             raise corrupt(path, f"key 'deleted': {key}", f"1..{most}", deleted[key])
     return deleted
+
+
+def _check_exact_vectors(parameters: Mapping[str, Any], files: tuple[FileEntry, ...], path: Path) -> None:
+    """Raise `CorruptFile` if a build kept exact vectors and their file is not listed: searches would use codes."""
+    if "keep_vectors" not in parameters or not _typed(parameters, "keep_vectors", bool, path):
+        return
+    if all(entry.name != VECTORS_NAME for entry in files):
+        expected = f"one named {VECTORS_NAME}, as 'keep_vectors' of 'parameters' is true"
+        raise corrupt(path, "files", expected, "none")
 
 
 def _build_ids(value: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:

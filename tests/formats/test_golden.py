@@ -220,6 +220,7 @@ def test_the_golden_lsh_indexes_say_what_was_written(tmp_path: Path, name: str, 
     ("name", "build_id"),
     [
         ("v1_3_ivf", "71c28e7ff33c79c129ef4643558cb21fa9cb65e60aa64fea404297295b45c11d"),
+        ("v1_3_ivf_sq8", "9cca0b244bc27622ca79d0f3c50a3022716b503bc6fe8bd4651e340409d3846b"),
         ("v1_3_ivf_pq", "a0ea76da4c22d844f0470b34fdca87aa46d4d76130e3acf5d290a9c2df0b375f"),
         ("v1_3_ivf_rabitq", "10f5cc34087df064e6430786e56db1fbbabc5baf6c7f9b693bb25f2eb6189ed5"),
         ("v1_3_ivf_opq", "48956fc13df797606200b0eff174754d33db8fefb5b25ab7e9b204700f0de27d"),

@@ -11,12 +11,13 @@ import pytest
 from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.relaid import write_relaid
 from tests.oracles.graph import exact as oracle
-from tests.support.indexes.builds import assert_sound, build, clustered
+from tests.support.indexes.builds import assert_sound, build, clustered, far_away
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.reader import _native
 from indexmill.reader.index import Index
 
 N, DIM, K, L = 4000, 40, 10, 120
@@ -244,6 +245,22 @@ def test_a_missing_or_damaged_file_is_an_error(tmp_path: Path) -> None:
         Index(index)
 
 
+def test_an_index_that_lists_no_file_of_the_vectors_it_keeps_is_damage(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", clustered(500, 30), node_dtype="sq8", keep_vectors=True)
+    (index / "vectors.imx").unlink()
+    manifest = parse_manifest(index)
+    names = [entry.name for entry in manifest.files if entry.name != "vectors.imx"]
+    build_id, files = seal_files(index, names)
+    write_manifest(index, replace(manifest, build_id=build_id, files=files))
+    unlisted = r"manifest\.json: files: expected .* vectors\.imx, as .keep_vectors. of .parameters. is true"
+    with pytest.raises(CorruptFile, match=unlisted):
+        Index(index)
+    with pytest.raises(CorruptFile, match=unlisted):
+        IndexFiles(index)
+    (damage,) = _native.verify(str(index))
+    assert "vectors.imx" in damage
+
+
 @pytest.mark.parametrize(
     ("n", "dim", "dtype", "field"), [(499, 30, "float32", "n_vectors"), (500, 30, "uint8", "dtype")]
 )
@@ -266,21 +283,12 @@ def test_vectors_of_another_index_are_damage(
 FEW = 1200
 
 
-def far(queries: np.ndarray) -> np.ndarray:
-    """Move queries away: a little in all components, far in one, and far in all."""
-    moved = queries.copy()
-    moved[::3] += 5
-    moved[1::3, 2] += 300
-    moved[2::3] *= 50
-    return moved
-
-
 @pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("node_dtype", ["sq8", "sq16"])
 def test_nodes_of_codes_are_ranked_by_what_they_decode_to(
     tmp_path: Path, metric: str, node_dtype: str
 ) -> None:
-    queries = far(clustered(60, DIM, seed=5))
+    queries = far_away(clustered(60, DIM, seed=5))
     index = build(tmp_path / "ix", clustered(FEW, DIM), metric=metric, node_dtype=node_dtype)
     with IndexFiles(index) as files:
         scale = files.graph.scale()
@@ -297,7 +305,7 @@ def test_nodes_of_codes_are_ranked_by_what_they_decode_to(
 
 @pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
 def test_exact_vectors_apart_make_answers_exact(tmp_path: Path, metric: str) -> None:
-    vectors, queries = clustered(FEW, DIM), far(clustered(60, DIM, seed=5))
+    vectors, queries = clustered(FEW, DIM), far_away(clustered(60, DIM, seed=5))
     index = build(
         tmp_path / "ix", vectors, metric=metric, node_dtype="sq8", keep_vectors=True, navigation=0.0
     )

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
+from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
+from tests.support.indexes.builds import far_away
 from tests.support.indexes.built import Built
 from tests.support.indexes.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
 
@@ -376,6 +378,63 @@ def test_candidates_are_measured_by_exact_vectors(tmp_path: Path, codec: str, dt
         index.search(queries, K, rerank=9)
 
 
+def decoded(path: Path) -> np.ndarray:
+    """Return the vectors that the rows of sq8 lists stand for, float64 (n, dim), by vector id."""
+    files = IvfFiles(path)
+    shared = files.centroids
+    assert shared.scale is not None
+    vectors = np.empty((shared.n_vectors, shared.dim))
+    for number in range(len(files.batches)):
+        with files.open_batch(number) as batch:
+            for place in np.flatnonzero(batch.directory["size"]).tolist():
+                ids, rows = read_list(batch, place)
+                vectors[ids] = shared.scale[0].astype(np.float64) + shared.scale[1].astype(np.float64) * rows
+    return vectors
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
+def test_lists_answer_queries_far_beyond_the_range_of_sq8(tmp_path: Path, metric: str) -> None:
+    vectors, queries = make_vectors("float32"), far_away(queries_of("float32"))
+    path = build_lists(tmp_path / "ix", vectors, codec="sq8", metric=metric)
+    asked = queries.astype(np.float64)
+    if metric == "cosine":
+        asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    _, wanted = exact_neighbours(decoded(path)[:, :DIM], asked, K, "ip" if metric == "ip" else "l2")
+    for engine in ("auto", "memory"):
+        found = IvfIndex(path, engine).search(queries, K, nprobe=LISTS)
+        scores = 2 - 2 * found.scores if metric == "cosine" else found.scores
+        np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-4)
+    kept = build_lists(tmp_path / "kept", vectors, codec="sq8", metric=metric, keep_vectors=True)
+    near, wanted = exact_neighbours(vectors, queries, K, metric)
+    found = IvfIndex(kept).search(queries, K, nprobe=LISTS)
+    np.testing.assert_allclose(found.scores, wanted, rtol=1e-5, atol=1e-5)
+    assert (found.vector_ids != near).mean() < 0.01
+
+
+def test_missing_or_damaged_exact_vectors_are_an_error_and_never_answers_by_codes(tmp_path: Path) -> None:
+    path = build_lists(
+        tmp_path / "ix", make_vectors("float32", 1000), codec="sq8", lists=4, keep_vectors=True
+    )
+    queries, file = queries_of("float32"), path / "vectors.imx"
+    sound = file.read_bytes()
+    damaged = bytearray(sound)
+    for at in range(4096 + 100, len(sound) - 2 * 4096, 4096):  # all pages of vectors
+        damaged[at] ^= 1
+    file.write_bytes(damaged)
+    index = IvfIndex(path)
+    for rerank in (None, 20):
+        with pytest.raises(CorruptFile, match=r"vectors\.imx: page \d+: .*expected"):
+            index.search(queries, K, rerank=rerank)
+    with pytest.raises(CorruptFile, match=r"vectors\.imx: page 1\b"):
+        IvfIndex(path, "memory")
+    file.unlink()
+    for engine in ("auto", "memory"):
+        with pytest.raises(CorruptFile, match=r"vectors\.imx: file: expected \d+ bytes, got no such file"):
+            IvfIndex(path, engine)
+    file.write_bytes(sound)
+    assert IvfIndex(path).search(queries, K).ids.shape == (QUERIES, K)
+
+
 def test_codes_without_exact_vectors_cannot_be_reranked(tmp_path: Path) -> None:
     path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4)
     with pytest.raises(ConfigError, match=r"rerank: the index keeps no exact vectors .*--keep-vectors"):
@@ -435,6 +494,22 @@ def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:
     assert [text for text in verify_index(path) if "vectors.imx: fields: expected (300, 12" in text]
     with pytest.raises(CorruptFile, match=r'vectors.imx: field "n_vectors" in the header: expected 300'):
         IvfIndex(path)
+
+
+def test_lists_that_list_no_file_of_the_vectors_they_keep_are_damage(tmp_path: Path) -> None:
+    path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4, keep_vectors=True)
+    (path / "vectors.imx").unlink()
+    manifest = parse_manifest(path)
+    names = [entry.name for entry in manifest.files if entry.name != "vectors.imx"]
+    build_id, files = seal_files(path, names)
+    write_manifest(path, replace(manifest, build_id=build_id, files=files))
+    unlisted = r"manifest\.json: files: expected .* vectors\.imx, as .keep_vectors. of .parameters. is true"
+    with pytest.raises(CorruptFile, match=unlisted):
+        IvfIndex(path)
+    with pytest.raises(CorruptFile, match=unlisted):
+        IvfFiles(path)
+    (damage,) = _native.verify(str(path))
+    assert "vectors.imx" in damage
 
 
 def test_a_join_learns_from_the_nearest_list_of_each_copy(tmp_path: Path) -> None:

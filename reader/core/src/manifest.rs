@@ -12,6 +12,7 @@ pub use crate::directory::MANIFEST_NAME;
 use crate::directory::{Directory, open_together, unfinished};
 use crate::error::{Error, InFile, Result};
 use crate::pagefile::{BUILD_ID_BYTES, check_major};
+use crate::vectors::VECTORS_FILE;
 
 /// Newest format major of a manifest that this code reads: of hash tables with added ones, which readers of the third would
 /// not search. Those of the second return what was deleted, and those of the first misread page files of the second.
@@ -80,9 +81,19 @@ pub struct Manifest {
     #[serde(default)]
     deleted: Option<Deleted>,
     #[serde(default)]
+    parameters: Parameters,
+    #[serde(default)]
     graph: GraphFacts,
     /// Every file of the index except the manifest and run.json, sorted by name.
     pub files: Vec<FileEntry>,
+}
+
+/// The parameters of the build that tell which files the index has.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Parameters {
+    /// Whether exact vectors lie beside codes; missing in manifests of kinds and versions without that choice.
+    #[serde(default)]
+    keep_vectors: bool,
 }
 
 /// What is known of a graph.
@@ -246,6 +257,10 @@ fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
     for name in manifest.kind.files() {
         manifest.entry(path, name)?;
     }
+    if manifest.parameters.keep_vectors && !manifest.names(VECTORS_FILE) {
+        let expected = format!("an entry for {VECTORS_FILE}, as \"keep_vectors\" of \"parameters\" is true");
+        return Err(Error::corrupt(path, "files", expected, "none"));
+    }
     Ok(())
 }
 
@@ -373,6 +388,7 @@ mod tests {
             build_id: "ab".repeat(32),
             generation: 2,
             deleted: None,
+            parameters: Parameters::default(),
             graph: GraphFacts::default(),
             files,
         };
@@ -396,6 +412,7 @@ mod tests {
             build_id: String::new(),
             generation: 1,
             deleted: None,
+            parameters: Parameters::default(),
             graph: GraphFacts::default(),
             files: names[..n].iter().map(entry).collect(),
         };

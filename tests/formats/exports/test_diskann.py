@@ -164,10 +164,24 @@ def test_inner_products_keep_every_bit(tmp_path: Path) -> None:
 def test_node_types_that_diskann_has_not_are_refused(tmp_path: Path, dtype: str) -> None:
     small = write_small_index(tmp_path / "ix", dtype=dtype, id_type="none")
     with pytest.raises(
-        ConfigError, match=f"nodes of type {dtype}, but diskann holds float32, uint8, int8; export"
+        ConfigError,
+        match=f"nodes of type {dtype}, but diskann holds float32, uint8, int8; export.*--keep-vectors",
     ):
         indexmill.export(small.path, "diskann", tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_exact_vectors_are_exported_in_place_of_codes(tmp_path: Path, dtype: str) -> None:
+    rows = points(300, 1).astype(dtype)
+    index = build(tmp_path / "x", rows, node_dtype="sq8", keep_vectors=True)
+    exported = indexmill.export(index, "diskann", tmp_path / "out")
+    assert "vector_dtype=np.float32" in exported["open"]
+    vectors, lists, _ = read_disk_index(tmp_path / "out" / "ann_disk.index", "float32")
+    assert (vectors == rows[id_map(tmp_path / "out")["vector_id"].to_numpy()]).all()
+    with IndexFiles(index) as files:
+        nodes = files.graph.read_all()
+    assert lists == [row[:d].tolist() for row, d in zip(nodes.neighbours, nodes.degrees, strict=True)]
 
 
 @pytest.mark.parametrize(("ids", "message"), [

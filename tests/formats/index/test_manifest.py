@@ -174,6 +174,12 @@ REJECTED: dict[str, tuple[Callable[[dict[str, Any]], object], type[FormatError],
     "generation 0": (lambda v: v.update(generation=0), CorruptFile, "key 'generation': expected at least 1"),
     "no generation": (lambda v: v.pop("generation"), CorruptFile, "key 'generation'"),
     "an ancestor": (lambda v: v.update(ancestors=[7]), CorruptFile, "key 'ancestors': expected build ids"),
+    "exact vectors": (
+        lambda v: v["parameters"].update(keep_vectors=True),
+        CorruptFile,
+        r"files: expected one named vectors\.imx, as 'keep_vectors' of 'parameters' is true, got none",
+    ),
+    "a word": (lambda v: v["parameters"].update(keep_vectors="yes"), CorruptFile, "key 'keep_vectors'"),
     "a parent": (lambda v: v.update(parents=["ab"]), CorruptFile, "key 'parents': expected build ids"),
 }
 

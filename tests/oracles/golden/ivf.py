@@ -1,7 +1,7 @@
 """The contents of the golden IVF indexes: sums and products, no random numbers, so that they never change.
 
-``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_pq``,
-``v1_3_ivf_rabitq`` and ``v1_3_ivf_opq``: codes with everything that an index may have besides; and
+``python -m tests.oracles.golden.ivf tests/golden`` writes ``v1_3_ivf``, flat lists, and ``v1_3_ivf_sq8``,
+``v1_3_ivf_pq``, ``v1_3_ivf_rabitq`` and ``v1_3_ivf_opq``: codes with everything that an index may have besides; and
 ``v3_0_ivf``, flat lists with a batch that was taken over from an earlier index.
 """
 
@@ -28,6 +28,7 @@ from indexmill.formats.pagefile.writer import stamp_build_id
 
 NAMES: dict[str, Codec] = {
     "v1_3_ivf": "flat",
+    "v1_3_ivf_sq8": "sq8",
     "v1_3_ivf_pq": "pq",
     "v1_3_ivf_rabitq": "rabitq",
     "v1_3_ivf_opq": "opq",
@@ -43,6 +44,8 @@ BATCHES = (0, 35, N)
 HOME = np.arange(N) % 3 + (np.arange(N) % 7 == 0) * 2 * (np.arange(N) % 3 == 2)
 #: A second list of some vectors.
 SECOND = np.where(np.arange(N) % 5 == 0, (HOME + 1) % 3, -1)
+#: Minimum and step of each component: codes are exact.
+SCALE = np.array([[0, -8, -16, -1], [0.25, 0.5, 1, 0.5]], np.float32)
 CODEBOOK = Codebook(
     (np.arange(4)[:, None] * np.array([2, 3, 5, 4]) - 8).astype(np.float32), np.array([0, 1, 4], np.uint32)
 )
@@ -72,6 +75,8 @@ def row(codec: Codec, vector: int, number: int) -> NDArray[np.uint8]:
     """Return a vector as a row of a list."""
     if codec == "flat":
         return VECTORS[vector]
+    if codec == "sq8":
+        return ((VECTORS[vector] - SCALE[0]) / SCALE[1]).astype(np.uint8)
     residual, codes = VECTORS[vector] - CENTROIDS[number], []
     if codec == "rabitq":
         return _rotated_row((residual @ RABITQ.rotation).tolist())
@@ -101,7 +106,12 @@ def write_golden(directory: Path, codec: Codec, is_extended: bool = False) -> No
     directory.mkdir(parents=True, exist_ok=True)
     full = codec != "flat"
     more: dict[str, Any] = {"copies": 2, "graph": GRAPH} if full else {}
-    of_codec = {"pq": {"codebook": CODEBOOK}, "rabitq": {"rabitq": RABITQ}, "opq": {"codebook": OPQ}}
+    of_codec: dict[str, dict[str, Any]] = {
+        "sq8": {"scale": SCALE},
+        "pq": {"codebook": CODEBOOK},
+        "rabitq": {"rabitq": RABITQ},
+        "opq": {"codebook": OPQ},
+    }
     more |= of_codec.get(codec, {})
     shared = Centroids(centroids(codec), "uint8", "l2", 0.0, N, 2, codec, **more)
     write_centroids(directory / CENTROIDS_NAME, shared)

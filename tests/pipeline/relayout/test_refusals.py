@@ -5,15 +5,25 @@ from __future__ import annotations
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.cli import run
 from tests.support.indexes.append import build, points
 from tests.support.indexes.builds import data_files
+from tests.support.indexes.lsh import FIXED
 from tests.support.processes.forks import run_forked
 
 import indexmill
-from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError
+from indexmill.formats.errors import (
+    BudgetError,
+    ConfigError,
+    CorruptFile,
+    InputError,
+    OtherKind,
+    OutputExistsError,
+)
 from indexmill.pipeline.mill.publish import output_lock
 
 N = 700
@@ -98,6 +108,21 @@ def test_queries_that_do_not_fit_are_refused(index: Path, old: Path) -> None:
     with pytest.raises(InputError, match="truth: query 4 names vector 700"):
         indexmill.lay_out(index, queries=queries, truth=truth)
     assert unchanged(index, old)
+
+
+@pytest.mark.parametrize("how", [{"kind": "ivf", "lists": 8}, FIXED], ids=lambda how: how["kind"])
+def test_lists_and_hash_tables_are_refused_by_their_kind(tmp_path: Path, how: dict[str, Any]) -> None:
+    index = tmp_path / "ix"
+    indexmill.build(points(N, 1), index, **how)
+    before = data_files(index)
+    message = f"ix: expected an index of kind graph, got one of kind {how['kind']}"
+    for request in ({"order": "star"}, {"order": "auto"}, {"prune_edges": True}):
+        with pytest.raises(OtherKind, match=message):
+            indexmill.lay_out(index, **request)
+    said = run("layout", index)
+    assert (said.exit_code, message in said.stderr) == (OtherKind.exit_code, True)
+    assert data_files(index) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["ix"]
 
 
 @pytest.mark.parametrize("file", ["graph.imx", "codes.imx", "ids.imx", "entries.imx", "navigation.imx"])

@@ -39,6 +39,15 @@ def correlated(n: int, dim: int = 64, seed: int = 0) -> np.ndarray:
     return (rng.normal(size=(n, dim)) * 0.85 ** np.arange(dim) @ mixing.T).astype(np.float32)
 
 
+def far_away(queries: np.ndarray) -> np.ndarray:
+    """Return queries moved out of the range of vectors: a little in all components, far in one, or far in all."""
+    moved = queries.copy()
+    moved[::3] += 5
+    moved[1::3, 2] += 300
+    moved[2::3] *= 50
+    return moved
+
+
 def build(
     out: Path | str,
     vectors: np.ndarray,

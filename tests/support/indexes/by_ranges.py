@@ -14,6 +14,7 @@ IDS = np.arange(len(VECTORS)) * 3 + 7
 KINDS: dict[str, dict[str, Any]] = {
     "graph": {"max_degree": 16},
     "codes on pages": {"max_degree": 16, "codes_on_page": True},
+    "exact vectors": {"max_degree": 16, "node_dtype": "sq8", "keep_vectors": True},
     "ivf": {"kind": "ivf"},
     "ivf with codes": {"kind": "ivf", "codec": "pq", "keep_vectors": True},
 }

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 from tests.oracles.files.lists import read_list
 from tests.oracles.ivf import squares
 from tests.support.processes.forks import run_forked
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.vamana.greedy import search_rows
+from indexmill.formats.exports import lucene
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.ivf.index import IvfFiles
 
 K = 10
+#: Of the index that a file of SVS was made from.
+_UUID = re.compile(rb"uuid = '[0-9a-f-]{36}'")
 
 
 def id_map(folder: Path) -> Any:
@@ -31,6 +38,25 @@ def id_map(folder: Path) -> Any:
 def record(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "export.json").read_text())
     return found
+
+
+def nameless(path: Path) -> bytes:
+    """The bytes of a file of an export without the UUIDs that those of SVS have of their index."""
+    data = path.read_bytes()
+    return data[:8] + data[24:] if path.suffix == ".svs" else _UUID.sub(b"", data)
+
+
+@contextmanager
+def _streamed(folder: Path, *_: object) -> Iterator[IO[bytes]]:
+    folder.mkdir(parents=True)
+    with open(folder / "stream", "wb") as file:
+        yield file
+
+
+def keep_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of an export to Lucene, which needs Java, keep the stream that its exporter reads."""
+    monkeypatch.setattr(lucene, "exporter", _streamed)
+    monkeypatch.setattr(lucene, "check_tools", lambda name: None)
 
 
 def stored_graph(index: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::common::ivf::{IvfSpec, PQ, write_ivf};
 use crate::common::{Random, Spec, page_file, seal_page, write_directory, write_index, write_manifest};
 use indexmill_core::codes::CodeTable;
 use indexmill_core::graph::navigation::NavigationSearch;
@@ -10,7 +11,7 @@ use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::pagefile::PageFile;
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
-use indexmill_core::{Error, Index, Result};
+use indexmill_core::{Error, Index, IvfIndex, Result};
 
 const FILES: [&str; 6] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx", "manifest.json"];
 /// All but the manifest.
@@ -269,6 +270,42 @@ fn a_manifest_cannot_point_outside_its_directory() {
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::TooNew(_))));
     write_manifest(written.path(), &body.replace("\"indexmill\"", "\"other\""));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::Foreign(_))));
+}
+
+/// Such an index would answer by codes.
+#[test]
+fn a_manifest_that_keeps_exact_vectors_and_lists_no_file_of_them_is_refused() {
+    let state = |path: &Path, parameters: &str| {
+        let text = fs::read_to_string(path.join("manifest.json")).unwrap();
+        let body = &text[..text.len() - 81];
+        write_manifest(path, &body.replace("\"build_id\"", &format!("\"parameters\": {parameters},\n  \"build_id\"")));
+        body.to_owned()
+    };
+    let graph = write_index(Spec { n: 20, ..Spec::default() });
+    let lists = |with_vectors| write_ivf(IvfSpec { codec: PQ, with_vectors, ..IvfSpec::default() });
+    let (kept, lost) = (lists(true), lists(false));
+    let open_graph = |path: &Path| Index::open(path, "pread").map(drop);
+    let open_lists = |path: &Path| IvfIndex::open(path, "pread").map(drop);
+    for (path, open) in [(graph.path(), open_graph as fn(&Path) -> Result<()>), (lost.path(), open_lists)] {
+        for (parameters, words) in [
+            (
+                "{\"keep_vectors\": true}",
+                "manifest.json: files: expected an entry for vectors.imx, as \"keep_vectors\"",
+            ),
+            ("{\"keep_vectors\": 1}", "manifest.json: text: expected JSON with the keys of a manifest"),
+        ] {
+            let body = state(path, parameters);
+            let error = open(path).unwrap_err();
+            assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(words), "{error}");
+            assert_eq!(verify(path), [error.to_string()]);
+            write_manifest(path, &body);
+        }
+        state(path, "{\"metric\": \"l2\", \"keep_vectors\": false}");
+        open(path).unwrap();
+    }
+    state(kept.path(), "{\"keep_vectors\": true}");
+    open_lists(kept.path()).unwrap();
+    assert_eq!(verify(kept.path()), [""; 0]);
 }
 
 #[test]

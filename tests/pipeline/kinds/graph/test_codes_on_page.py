@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,10 +15,10 @@ from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.on_page import read_on_page
 from tests.support.cli import run_json
 from tests.support.indexes.builds import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.indexes.export import keep_streams, nameless
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain
-from indexmill.formats.exports import lucene
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.nodes import NodeFormat
@@ -35,8 +33,6 @@ from indexmill.reader.index import Index
 
 N, DIM, K = 3000, 24, 10
 ON_PAGE: dict[str, Any] = {"codes_on_page": True, "node_dtype": "sq8", "R": 16}
-#: Of the index that a file of SVS was made from.
-_UUID = re.compile(rb"uuid = '[0-9a-f-]{36}'")
 #: Stages that *pack* reads, by what `EmitInputs` calls them.
 PACKED = {name: name for name in ("ingest", "cluster", "entries", "encode", "order")} | {"graph": "build"}
 IN_MEMORY: dict[str, Any] = {**ON_PAGE, "codes_on_page": False, "navigation": 0.0}
@@ -343,20 +339,6 @@ def test_a_merge_keeps_the_format_of_the_larger(tmp_path: Path) -> None:
             assert files.graph.node_format.code_bytes == (8 if name == "a" else 0)
 
 
-def nameless(path: Path) -> bytes:
-    """The bytes of a file of an export without the UUIDs that those of SVS have of their index."""
-    data = path.read_bytes()
-    return data[:8] + data[24:] if path.suffix == ".svs" else _UUID.sub(b"", data)
-
-
-@contextmanager
-def streamed(folder: Path, *_: object) -> Iterator[IO[bytes]]:
-    """Stand in for the exporter to Lucene, which needs Java: keep the stream that it reads."""
-    folder.mkdir(parents=True)
-    with open(folder / "stream", "wb") as file:
-        yield file
-
-
 @pytest.fixture(scope="module")
 def full_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same graph with codes in memory and with codes in its nodes, where one node fills a page."""
@@ -371,8 +353,7 @@ def full_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_exports_are_those_of_the_same_graph_with_codes_in_memory(
     full_pages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    monkeypatch.setattr(lucene, "exporter", streamed)
-    monkeypatch.setattr(lucene, "check_tools", lambda name: None)
+    keep_streams(monkeypatch)
     files = []
     for name, index in full_pages.items():
         with IndexFiles(index) as opened:

@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.cli import run_json
 from tests.support.indexes.builds import assert_sound, build, clustered, data_files
+from tests.support.indexes.export import keep_streams, nameless
 
 import indexmill
 from indexmill.formats.errors import IndexmillError, InputError
+from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
@@ -168,6 +170,54 @@ def test_an_export_has_the_exact_vectors(tmp_path: Path) -> None:
     rows = np.array(table["vector"].to_pylist(), np.float32)
     with IndexFiles(index) as files:
         assert np.array_equal(rows, vectors[files.vector_ids])
+
+
+@pytest.fixture(scope="module", params=[("l2", "sq8"), ("ip", "sq16")], ids="-".join)
+def full_pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same graph with exact vectors apart and with exact vectors in its nodes, of which no two share a page."""
+    metric, node_dtype = request.param
+    folder, vectors = tmp_path_factory.mktemp("full"), clustered(300, 1800)
+    how: dict[str, Any] = {"metric": metric, "order": "identity", "R": 64, "L": 64, "navigation": 0.0}
+    kept = build(folder / "kept", vectors, node_dtype=node_dtype, keep_vectors=True, **how)
+    return kept, build(folder / "same", vectors, node_dtype="same", **how)
+
+
+@pytest.mark.parametrize("target", [name for name, one in TARGETS.items() if "graph" in one.kinds])
+def test_exports_are_those_of_the_same_graph_with_exact_vectors_in_its_nodes(
+    full_pages: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    keep_streams(monkeypatch)
+    exports = []
+    for index in full_pages:
+        with IndexFiles(index) as opened:
+            assert opened.graph.node_format.nodes_per_group == 1
+            assert len(list(opened.graph.blocks())) > 1
+        out = tmp_path / index.name
+        indexmill.export(index, target, out)
+        paths = [path for path in out.rglob("*") if path.is_file() and path.name != "export.json"]
+        exports.append(  # a row group of Parquet is a block of nodes, and blocks differ
+            {
+                str(path.relative_to(out)): pq.read_table(path)
+                if path.suffix == ".parquet"
+                else nameless(path)
+                for path in paths
+            }
+        )
+    assert exports[0] == exports[1]
+
+
+def test_an_export_comes_back_by_an_import_with_exact_vectors_in_its_nodes(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", clustered(500, DIM), **KEPT)
+    indexmill.export(index, "diskann", tmp_path / "out")
+    indexmill.import_index(tmp_path / "out" / "ann", tmp_path / "back", dtype="float32")
+    assert_sound(tmp_path / "back")
+    with IndexFiles(index) as ours, IndexFiles(tmp_path / "back") as back:
+        assert (back.graph.node_format.dtype, back.vectors) == ("float32", None)
+        before, after = ours.graph.read_all(), back.graph.read_all()
+        assert np.array_equal(after.vectors, stored(index)[1])
+        assert np.array_equal(after.degrees, before.degrees)
+        assert np.array_equal(after.neighbours, before.neighbours)
+        assert np.array_equal(back.codes, ours.codes)
 
 
 def test_an_index_with_them_is_compared_with_one_without(tmp_path: Path) -> None:
