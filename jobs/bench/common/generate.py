@@ -24,8 +24,8 @@ DIM = 128
 BLOCK = 4096
 #: Blocks held in memory until they are written, 32 MiB.
 BLOCKS_AT_ONCE = 64
-#: Random streams of a seed.
-_MODEL, BASE, QUERIES = 0, 1, 2
+#: Random streams of a seed: of the manifold, and of vectors on it to index, to ask for, and to add to an index.
+_MODEL, BASE, QUERIES, ADDED = 0, 1, 2, 3
 
 #: Clusters, and how their sizes fall: the one of rank r holds a share like 1 / (r + _RANK_OFFSET).
 _CLUSTERS, _RANK_OFFSET = 2000, 20
@@ -79,7 +79,7 @@ class Manifold:
         return _float(random.permuted(spectra * sizes, axis=1))
 
     def block(self, stream: int, number: int) -> Any:
-        """Return vectors `number` * BLOCK and following of a stream, BASE or QUERIES; uint8, shape (BLOCK, DIM)."""
+        """Return vectors `number` * BLOCK and following of a stream, as `write`; uint8, shape (BLOCK, DIM)."""
         random = np.random.Generator(np.random.SFC64([self.seed, stream, number]))
         cluster = np.searchsorted(self.shares[:-1], random.random(BLOCK), "right")
         points = random.standard_normal((BLOCK, _LATENT), np.float32)
@@ -106,7 +106,7 @@ def write(path: Path, manifold: Manifold, stream: int, n: int, threads: int = 2)
     path : Path
         In a folder that is there.
     manifold : Manifold
-    stream : {BASE, QUERIES}
+    stream : {BASE, QUERIES, ADDED}
     n : int
         Below 2**32, the count that the file's header holds.
     threads : int

@@ -46,6 +46,22 @@ class Usage:
         return {name: round(value, 3) for name, value in asdict(self).items()}
 
 
+class Failed(RuntimeError):
+    """A command that ended with an error.
+
+    Attributes
+    ----------
+    code : int
+        Its exit code.
+    said : str
+        The last lines of what it said.
+    """
+
+    def __init__(self, code: int, command: Sequence[object], said: str) -> None:
+        super().__init__(f"exit code {code} of: {' '.join(map(str, command))}\n{said}")
+        self.code, self.said = code, said
+
+
 def module(python: object, name: str, *arguments: object) -> list[str]:
     """Return the command that runs the module `name` of the benchmarks with an interpreter."""
     command = (python, "-m", f"indexmill.jobs.bench.{name}", *arguments)
@@ -72,8 +88,7 @@ def told(command: Sequence[str]) -> dict[str, Any]:
 
     Raises
     ------
-    RuntimeError
-        If it fails.
+    Failed
     """
     found: dict[str, Any] = json.loads(output_of(command))
     return found
@@ -89,15 +104,14 @@ def output_of(
 
     Raises
     ------
-    RuntimeError
-        If it fails; the message ends with what it said.
+    Failed
     subprocess.TimeoutExpired
         If it takes longer than `limit_s` seconds.
     """
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=folder, input=given, capture_output=True, text=True, timeout=limit_s)
     if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(words)}\n{done.stderr[-3000:]}")
+        raise Failed(done.returncode, words, done.stderr[-3000:])
     return done.stdout
 
 
@@ -121,8 +135,8 @@ def run_measured(
 
     Raises
     ------
-    RuntimeError
-        If it fails; the message ends with the last lines of `log`.
+    Failed
+        With the last lines of `log`.
     """
     with open(log, "wb") as file:
         began = time.perf_counter()
@@ -143,10 +157,9 @@ def run_measured(
     return Usage(wall, used.ru_utime + used.ru_stime, peak)
 
 
-def failed(code: int, command: Sequence[object], log: Path) -> RuntimeError:
+def failed(code: int, command: Sequence[object], log: Path) -> Failed:
     """Return the error of a command that failed, with the last lines of its `log`."""
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    return RuntimeError(f"exit code {code} of: {' '.join(map(str, command))}\n{tail}")
+    return Failed(code, command, "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
 
 
 def run_indexmill(log: Path, *words: object, **options: object) -> Usage:

@@ -60,7 +60,10 @@ JOINS = {"n3-join": Joined(3, "512MiB"), "n30-join": Joined(30, "2GiB")}
 
 
 def measure(run: Run, name: str) -> dict[str, Any]:
-    """Run each side of `JOINS` in turns; return their queries a second, and how the join compares with the better."""
+    """Run each side of `JOINS` in turns; return their queries a second, and how the join compares with the better.
+
+    The index and the files of faiss are removed.
+    """
     wanted = JOINS[name]
     data = given(run, wanted.millions)
     n = data.shape()[0]
@@ -69,8 +72,8 @@ def measure(run: Run, name: str) -> dict[str, Any]:
     index, lists = folder / "lists.ivf", lists_of(n)
     if not (index / "manifest.json").exists():
         ours.build_lists(
-            data.base, index, lists, batch_vectors=max(-(-n // BATCHES), 64), memory=_BUILD_MEMORY,
-            workers=THREADS, seed=SEED,
+            data.base, index, lists, batch_vectors=max(-(-n // BATCHES), 64), sample_vectors=ours.sample_of(lists),
+            memory=_BUILD_MEMORY, workers=THREADS, seed=SEED,
         )  # fmt: skip
     files = IvfFiles(index)
     queries = asked(folder, max(QUERIES, (run.rows or MILLION) // _A_QUERY))
@@ -91,17 +94,16 @@ def measure(run: Run, name: str) -> dict[str, Any]:
                 one = json.loads(output_of(group.wrap(module(sys.executable, "large.joins_child", *words))))
                 runs[side].append({**one, "peak_bytes": group.pressure().peak_bytes})
             recall[side] = recall_of(np.load(found)[:QUERIES], data)
-    for side in PEERS:
-        shutil.rmtree(places[side])
     n_queries = runs["join"][0]["queries"]
     qps = {side: n_queries / median(one["seconds"] for one in found) for side, found in runs.items()}
-    return {
+    row = {
         "joined": n,
         "queries": n_queries,
         "k": K,
         "memory": wanted.memory,
         "limit_bytes": limit,
         "lists": files.centroids.n_lists,
+        "sample_vectors": min(ours.sample_of(lists), n),
         "batches": len(files.batches),
         "list_bytes": sum(entry.bytes for entry in files.batches),
         "nprobe": nprobe,
@@ -112,6 +114,8 @@ def measure(run: Run, name: str) -> dict[str, Any]:
         "qps": qps,
         "to_faiss": qps["join"] / max(qps[side] for side in PEERS),
     }
+    shutil.rmtree(folder)
+    return row
 
 
 def lists_of(n: int) -> int:

@@ -1,62 +1,130 @@
-"""Time, memory and scratch of verifying, appending to, laying out and exporting indexes of millions of vectors."""
+"""Time, memory, scratch and reads of verifying, appending to, laying out and exporting indexes of millions of vectors.
+
+Only an append has a plan: `plan` foretells builds and updates.
+"""
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.common.process import indexmill
-from indexmill.jobs.bench.large.builds import BUILDS, given
-from indexmill.jobs.bench.programs.job import watched
+from indexmill.jobs.bench.common.process import Failed, indexmill, told
+from indexmill.jobs.bench.large.builds import BUILDS, Built, given
+from indexmill.jobs.bench.large.grown import grown
+from indexmill.jobs.bench.large.reads import lists_reads, pages_reads
+from indexmill.jobs.bench.large.refused import reason_of
+from indexmill.jobs.bench.plans.jobs import FIGURES, errors
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.job import toml, watched
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: Share of an index's vectors that is appended.
 _APPENDED_SHARE = 100
-#: Seed of the vectors that are appended, which those of the index do not have.
-_OTHER_SEED = SEED + 1
 #: Arguments of the command for each kind of index; those with ``out`` write a folder, which is removed.
 STEPS = {
     "graph": ("verify", "append", "layout star", "layout agglomerative", "export diskann", "export faiss"),
     "lists": ("verify", "append", "export faiss-ivf"),
 }
+#: Name of the index that a step writes.
+_RESULT = "step"
 
 
 def measure(run: Run, name: str) -> dict[str, Any]:
-    """Run each step once with the index of a build, within that build's memory."""
+    """Run each step once with the index of a build, within that build's memory; then the index is removed.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the build has not run, or its index is gone.
+    """
     built = BUILDS[name]
     run.earlier(name)
     data = given(run, built.millions)
-    index, out, work = Workspace(data, run.out).index(name), run.out / "step", run.out / "step.work"
-    added = run.out / "added"
-    generate.generate(added, data.shape()[0] // _APPENDED_SHARE, 1, _OTHER_SEED, THREADS)
-    within = {"memory": built.memory, "workers": THREADS, "work": work}
-    rows = []
-    for step in STEPS["graph" if built.is_graph else "lists"]:
-        verb, _, what = step.partition(" ")
-        options: dict[str, Any] = {
-            "verify": {},
-            "append": {"out": out, **within},
-            "layout": {"order": what, "out": out, **within},
-            "export": {"to": what, "out": out},
-        }[verb]
-        words = [verb, index, *([added / "base.u8bin"] if verb == "append" else [])]
-        usage, memory, scratch_bytes = watched(
-            indexmill(*words, **options, json=True), run.out / "step.log", work
+    space = Workspace(data, run.out)
+    index, added = space.index(name), run.out / "added" / "base.u8bin"
+    if not index.exists():
+        raise FileNotFoundError(
+            f"{index}: missing; the part {name!r} makes it and its steps remove it, so run both "
+            f"(--parts {name},{name}-steps)"
         )
-        written = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-        rows.append(
-            {
-                "step": step,
-                "wall_s": usage.wall_s,
-                "cpu_s": usage.cpu_s,
-                "peak_bytes": memory.bytes,
-                "scratch_bytes": scratch_bytes,
-                "written_bytes": written,
-            }
-        )
-        shutil.rmtree(out, ignore_errors=True)
-    shutil.rmtree(added)
+    added.parent.mkdir(exist_ok=True)
+    n_added = max(1, data.shape()[0] // _APPENDED_SHARE)
+    generate.write(added, generate.Manifold(SEED), generate.ADDED, n_added, THREADS)
+    rows = [_row(space, built, name, step, added) for step in STEPS["graph" if built.is_graph else "lists"]]
+    shutil.rmtree(added.parent)
+    shutil.rmtree(index)
     return {"of": name, "n": data.shape()[0], "memory": built.memory, "rows": rows}
+
+
+def _row(space: Workspace, built: Built, name: str, step: str, added: Path) -> dict[str, Any]:
+    """Plan a step if it has a plan, run it, search what it made if that is an index, and remove that.
+
+    A step that does not fit its memory, or the disk, has the reason alone.
+    """
+    verb, _, what = step.partition(" ")
+    index, out, work = space.index(name), space.index(_RESULT), space.out / "step.work"
+    within = {"memory": built.memory, "workers": THREADS, "work": work}
+    options: dict[str, Any] = {
+        "verify": {},
+        "append": {"out": out, **within},
+        "layout": {"order": what, "out": out, **within},
+        "export": {"to": what, "out": out},
+    }[verb]
+    said: dict[str, Any] = {}
+    try:
+        if verb == "append":
+            said = told(
+                indexmill(
+                    "plan", _job(space.out, {"base": index, "add": added, "out": out, **within}), json=True
+                )
+            )
+        words = [verb, index, *([added] if verb == "append" else [])]
+        usage, memory, scratch_bytes = watched(
+            indexmill(*words, **options, json=True), space.out / "step.log", work
+        )
+    except Failed as error:
+        shutil.rmtree(out, ignore_errors=True)
+        return {"step": step, "refused": reason_of(error, space.out)}
+    made = {"wall_s": usage.wall_s, "peak_bytes": memory.bytes, "scratch_bytes": scratch_bytes}
+    row = {
+        "step": step,
+        **made,
+        "cpu_s": usage.cpu_s,
+        "written_bytes": sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
+        "stage_s": ours.stage_seconds(out) if verb in ("append", "layout") else {},
+    }
+    if said:
+        row["planned"] = {figure: said[figure] for figure in FIGURES}
+        row["planned_stage_s"] = {stage: one["seconds"] for stage, one in said["stages"].items()}
+        row["error"] = errors(said, made)
+    if verb in ("append", "layout"):
+        row |= _reads(space, built, added if verb == "append" else None)
+    shutil.rmtree(out, ignore_errors=True)
+    return row
+
+
+def _job(folder: Path, job: dict[str, Any]) -> Path:
+    """Write the job file of an update."""
+    path = folder / "step.toml"
+    path.write_text(toml(job))
+    return path
+
+
+def _reads(space: Workspace, built: Built, added: Path | None) -> dict[str, Any]:
+    """Search what a step made, by the truth of the vectors that it has."""
+    if added is None:
+        return _found(space, built)
+    data = grown(space.data, added, space.out / "grown")
+    found = _found(Workspace(data, space.out), built)
+    shutil.rmtree(data.folder)
+    return found
+
+
+def _found(space: Workspace, built: Built) -> dict[str, Any]:
+    if built.is_graph:
+        return pages_reads(space, _RESULT)
+    return lists_reads(space.data, space.index(_RESULT))

@@ -22,6 +22,7 @@ from indexmill.jobs.bench.common.process import Usage, module, run_indexmill
 from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.pipeline.kinds.common.parameters import DEFAULT_SAMPLE
 
 #: It fails where the kernel has no io_uring, instead of measuring something else.
 ENGINE = "io_uring"
@@ -30,6 +31,8 @@ ENTRIES = 1024
 #: The policies and entries that can be compared; `auto` stands for `navigation` in indexes that have such a graph.
 POLICIES = ("beam", "page", "completion", "pipeline")
 SEARCH_ENTRIES = ("medoid", "centroids", "navigation")
+#: Rows of the sample from which the centroid of a list is trained, about: faiss warns of fewer than 39.
+_ROWS_A_LIST = 40
 #: DiskANN's reads in flight a query, and ours where the two searches are the same.
 DISKANN_WIDTH = 4
 
@@ -138,6 +141,11 @@ def build_lists(base: Path, index: Path, lists: int, **options: object) -> Usage
     """Build an index of inverted lists of `base`."""
     log = index.with_suffix(".log")
     return run_indexmill(log, "build", kind="ivf", input=base, out=index, lists=lists, **options)
+
+
+def sample_of(lists: int) -> int:
+    """Return the rows of the sample for so many lists: those of a build by default, or enough for each list."""
+    return max(DEFAULT_SAMPLE, _ROWS_A_LIST * lists)
 
 
 def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path) -> Usage:

@@ -22,7 +22,6 @@ from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Run, Ta
 from indexmill.jobs.bench.common.curves import (
     LONG_SIZES,
     RECALL,
-    Half,
     Row,
     summaries,
     tuned_trial,
@@ -30,9 +29,9 @@ from indexmill.jobs.bench.common.curves import (
 )
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
 from indexmill.jobs.bench.common.intervals import Curve, curve, figure_at, ratio_at
+from indexmill.jobs.bench.common.opened import search_of
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, MAX_DEGREE, SEED, THREADS, pq_bytes
 from indexmill.jobs.bench.common.process import run_indexmill
-from indexmill.jobs.bench.common.serving import make_row, measured
 from indexmill.reader import set as searches
 from indexmill.reader.choices import DEFAULT_SEARCH_LIST_SIZE
 
@@ -147,22 +146,7 @@ def _searched(
     data: Dataset, index: Path, sizes: Sequence[int] = LONG_SIZES, effort: str = "L", **how: Any
 ) -> list[Row]:
     """Return the rows of the reported queries, at efforts that the other half chose; `effort` is their option."""
-    opened: Any = indexmill.open(index)
-
-    def search(size: int, half: Half) -> Row:
-        first, last = data.both_halves()[half]
-        with measured() as cost:
-            found = opened.search(
-                read_bin(data.query)[first:last], K, threads=THREADS, **{effort: size}, **how
-            )
-        each: dict[str, Any] = {
-            name: found.counters[name]
-            for name in ("pages_read", "bytes_read", "parts")
-            if name in found.counters
-        }
-        return make_row(size, cost, 1, {**count_both(found.ids, data, first, last), **each})
-
-    return tuned_trial(search, sizes)[1]
+    return tuned_trial(search_of(data, index, effort, **how), sizes)[1]
 
 
 def _beside(whole: list[Row], rows: list[Row], cost: str = "pages_read") -> dict[str, Any]:

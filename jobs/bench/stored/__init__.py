@@ -1,4 +1,4 @@
 """Openings and searches of indexes in a slow store: `python -m indexmill.jobs.bench.stored`.
 
-Imports `common` and `large`.
+Imports `common`, `large` and `programs`.
 """

@@ -21,6 +21,7 @@ from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, MAX_DEGREE, PQ_BYTES, SEED, THREADS
 from indexmill.jobs.bench.common.process import run_indexmill
 from indexmill.jobs.bench.large.builds import given
+from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.stored.throttled import Throttled, place, rounds
 from indexmill.jobs.kinds.opening import MEMORY_VARIABLE
 from indexmill.pipeline.urls.cache import BYTES_VARIABLE, CACHE_VARIABLE
@@ -91,8 +92,14 @@ def build(data: Dataset, index: Path, kind: Kind) -> None:
     if not (index / "manifest.json").exists():
         run_indexmill(
             index.with_suffix(".log"), "build", input=data.base, out=index, seed=SEED, memory=BUILD_MEMORY,
-            workers=THREADS, **kind.flags, **{kind.cells: round(CELLS * data.shape()[0] ** 0.5)},
+            workers=THREADS, **kind.flags, **sizes_of(kind, data.shape()[0]),
         )  # fmt: skip
+
+
+def sizes_of(kind: Kind, n: int) -> dict[str, int]:
+    """Return the flags of a build that grow with its vectors: centroids, and the sample that trains those of lists."""
+    cells = round(CELLS * n**0.5)
+    return {kind.cells: cells} | ({"sample_vectors": ours.sample_of(cells)} if kind.cells == "lists" else {})
 
 
 def _measured(data: Dataset, folder: Path, name: str) -> dict[str, Any]:
@@ -106,6 +113,7 @@ def _measured(data: Dataset, folder: Path, name: str) -> dict[str, Any]:
         size = chosen_size(indexmill.open(index), data, kind, options)
         searched = search_cold(far, data, {kind.effort: size})
     return {
+        "built": sizes_of(kind, data.shape()[0]),
         "index_bytes": sum(path.stat().st_size for path in index.iterdir()),
         **opened,
         "effort": kind.effort,

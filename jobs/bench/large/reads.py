@@ -1,0 +1,60 @@
+"""What searches of an index read at the recalls that are compared, with efforts that the tuning queries choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from indexmill.jobs.bench.common.curves import (
+    LONG_SIZES,
+    Search,
+    at_recalls,
+    summaries,
+    tuned_trial,
+    value_at,
+)
+from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.intervals import curve, figures_at
+from indexmill.jobs.bench.common.opened import search_of
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.workspace import Workspace
+
+#: Lists that a query may probe.
+PROBES = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128, 181, 256, 362, 512)
+
+
+def pages_reads(space: Workspace, name: str) -> dict[str, Any]:
+    """Return the page reads of our graph `name` of a workspace."""
+    with ours.Ours(space) as searcher:
+        return reads_of(searcher.search(name, ours.Setting()))
+
+
+def lists_reads(data: Dataset, index: Path) -> dict[str, Any]:
+    """Return the bytes that inverted lists read, and the lists probed for them: ``nprobe``, by recall."""
+    return reads_of(search_of(data, index, "nprobe"), cost="bytes_read", sizes=PROBES, effort="nprobe")
+
+
+def reads_of(
+    search: Search,
+    tuning: Search | None = None,
+    cost: str = "pages_read",
+    sizes: Sequence[int] = LONG_SIZES,
+    effort: str = "L",
+) -> dict[str, Any]:
+    """Return a cost at each recall by its name, the effort at each by its, and the rows of both halves.
+
+    Parameters
+    ----------
+    tuning : function, optional
+        The search that sweeps the tuning queries, where another than `search` is faster and finds the same.
+    sizes : sequence of int
+        Efforts of that sweep.
+    """
+    tuned, found = tuned_trial(search, sizes, tuning)
+    return {
+        cost: figures_at(curve([found], cost)),
+        effort: at_recalls(lambda recall: value_at(found, "L", recall)),
+        "rows": summaries(found),
+        "tuning_rows": summaries(tuned),
+    }
