@@ -99,7 +99,9 @@ def _row(space: Workspace, built: Built, name: str, step: str, added: Path) -> d
     }
     if said:
         row["planned"] = {figure: said[figure] for figure in FIGURES}
-        row["planned_stage_s"] = {stage: one["seconds"] for stage, one in said["stages"].items()}
+        row["planned_stage_s"] = {
+            stage.removeprefix(f"{verb} "): one["seconds"] for stage, one in said["stages"].items()
+        }
         row["error"] = errors(said, made)
     if verb in ("append", "layout"):
         row |= _reads(space, built, added if verb == "append" else None)

@@ -43,6 +43,7 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
         assert (told["n"], told["dim"]) == (N, DIM)
         for kind in KINDS:
             row = told[kind]
+            assert row["built"] == searches.sizes_of(KINDS[kind], N)
             assert row["open_rounds"] == 2
             assert row["open_ms"]["value"] >= 100
             assert 0 < row["open_bytes"] <= 1.1 * row["index_bytes"]
@@ -57,6 +58,25 @@ def test_all_parts_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
     assert text.count("| lists of codes |") == 4
     assert text.count("policy rounds, beam_width 32") == 2
     assert text.count("| cold search, p50 at recall 0.9, ") == 3
+
+
+def test_large_sets_of_lists_are_trained_on_more_vectors() -> None:
+    assert searches.sizes_of(KINDS["lists"], 10**7) == {"lists": 12_649, "sample_vectors": 505_960}
+    assert searches.sizes_of(KINDS["lists_of_codes"], 10**4) == {"lists": 400, "sample_vectors": 100_000}
+    assert searches.sizes_of(KINDS["graph"], 10**7) == {"entries": 12_649}
+
+
+def test_a_trial_builds_every_kind_by_its_flags_and_searches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "OPENINGS", 1)
+    monkeypatch.setattr(searches, "QUERIES", 20)
+    monkeypatch.setattr(Throttled, "line", Line(0.001))
+    run = Run("stored", {}, tmp_path, 600, argparse.Namespace(millions=None))
+    assert BENCHMARK.run(run, ["generated"]) == []
+    part = record.load(run.results)["parts"]["generated"]
+    assert (part["n"], part["dim"]) == (600, 128)
+    assert all(part[kind]["recall"] > 0.8 for kind in KINDS)
 
 
 def test_answers_take_as_long_as_their_bytes_and_the_way_there() -> None:
