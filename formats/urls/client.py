@@ -5,9 +5,9 @@ client fails; and it reads a file through one buffer of several megabytes, one r
 is a request of its own, a file is missing only where a look finds none, and errors of a client that are no OSError
 become one.
 
-Clients may have no time-outs, as some of pyarrow's own file systems, so a call that reads and takes too long is left
-behind and counts as failed. Calls that write or delete are waited for: one that is left behind could still take effect
-after another try of it.
+Clients may have no time-outs, as some of pyarrow's own file systems, so a call that takes too long is left behind. One
+that reads counts as failed and is made again. Of one that writes or deletes no other try is made: it could still take
+effect after that.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from indexmill.formats.errors import IndexmillError, StorageError
+from indexmill.formats.urls.retry import Unanswered
 
 T = TypeVar("T")
 
@@ -62,6 +63,10 @@ _VERSIONS = (
 )  # fmt: skip
 
 
+class NoAnswer(TimeoutError):
+    """A call takes too long, and is left behind."""
+
+
 def reached(filesystem: Any) -> Any:
     """Return a file system of pyarrow as it is, and `ClientFiles` for one that stands before a client of fsspec."""
     if isinstance(filesystem, fs.PyFileSystem) and isinstance(filesystem.handler, fs.FSSpecHandler):
@@ -81,7 +86,7 @@ def answer_seconds(n_bytes: int) -> float:
 
 
 def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 0) -> T:
-    """Return ``call()``, which reads so many bytes, and is made by a thread of its own.
+    """Return ``call()``, which moves so many bytes, and is made by a thread of its own.
 
     Parameters
     ----------
@@ -90,8 +95,10 @@ def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 
 
     Raises
     ------
+    NoAnswer
+        If it takes too long.
     TimeoutError
-        If it takes too long, or too many calls before have not ended.
+        If too many calls before have not ended; it is not made.
     OSError
         In place of an error of the client's own, of the kind that its answer means.
     """
@@ -110,7 +117,7 @@ def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 
     if thread.is_alive():
         with _LOCK:
             left.append(thread)
-        raise TimeoutError(no_answer(seconds))
+        raise NoAnswer(no_answer(seconds))
     return _told(answer.result)
 
 
@@ -209,15 +216,15 @@ class ClientFiles:
 
     def open_output_stream(self, path: str) -> _Output:
         """Open a file to write, in place of what is there."""
-        return _Output(_told(lambda: self.client.open(path, "wb")))
+        return _Output(self, self.ended(lambda: self.client.open(path, "wb")))
 
     def delete_file(self, path: str) -> None:
         """Delete a file."""
-        self._sure(path, lambda: _told(lambda: self.client.rm(path)))
+        self._sure(path, lambda: self.ended(lambda: self.client.rm(path)))
 
     def delete_dir(self, path: str) -> None:
         """Delete all files below a directory."""
-        self._sure(path, lambda: _told(lambda: self.client.rm(path, recursive=True)))
+        self._sure(path, lambda: self.ended(lambda: self.client.rm(path, recursive=True), _LISTED_BYTES))
         if left := self._below(path):
             raise OSError(f"{left[0].path}: still there after it was deleted")
 
@@ -246,7 +253,22 @@ class ClientFiles:
             except (TypeError, NotImplementedError):
                 self.client.pipe_file(path, data)
 
-        _told(pipe)
+        self.ended(pipe, len(data))
+
+    def ended(self, call: Callable[[], T], n_bytes: int = 0) -> T:
+        """Return ``call()``, which writes so many bytes, or deletes.
+
+        Raises
+        ------
+        Unanswered
+            If it takes too long.
+        OSError
+            As `in_time`.
+        """
+        try:
+            return in_time(self._left, call, n_bytes)
+        except NoAnswer as error:
+            raise Unanswered(str(error)) from None
 
     def _cat(self, path: str, start: int | None, end: int | None) -> bytes:
         from fsspec.spec import AbstractFileSystem
@@ -319,18 +341,31 @@ class _Ranges:
 class _Output:
     """A file that is written, whose errors are those of `ClientFiles`."""
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
+    def __init__(self, files: ClientFiles, file: Any) -> None:
+        self._files, self._file = files, file
+        self._written, self._hangs = 0, False
 
     def __enter__(self) -> _Output:
         return self
 
     def __exit__(self, *error: object) -> None:
-        _told(self._file.close)  # some clients send nothing before
+        if not self._hangs:  # else a thread is still at work on the file
+            self._ended(self._file.close)  # some clients send nothing before
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
-        _told(lambda: self._file.write(data))
+        self._written += len(data)
+        self._ended(lambda: self._file.write(data), len(data))
+
+    def _ended(self, call: Callable[[], Any], n_bytes: int = 0) -> None:
+        """Make a call, which sends so many bytes and those that the file has kept: of one with blocks, one at most."""
+        block = getattr(self._file, "blocksize", None)
+        sent = self._written if block is None else min(self._written, block + n_bytes)
+        try:
+            self._files.ended(call, sent)
+        except (Unanswered, KeyboardInterrupt):
+            self._hangs = True
+            raise
 
 
 def _told(call: Callable[[], T]) -> T:

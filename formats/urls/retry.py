@@ -37,6 +37,10 @@ _FINAL_WORDS = {
 }
 
 
+class Unanswered(OSError):
+    """A call that writes or deletes has no answer: it may still take effect, so no other try is made beside it."""
+
+
 def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = time.sleep) -> T:
     """Return ``call()``, made up to `TRIES` times while it raises what may pass.
 
@@ -89,6 +93,11 @@ def final_error(error: Exception, what: str) -> StorageError | None:
         As for `retried`.
     """
     reason = first_line(error)
+    if isinstance(error, Unanswered):
+        return StorageError(
+            f"{what}: {reason}; it may still take effect, so it was not tried again; check that the storage answers "
+            "and run again"
+        )
     said = reason.lower().replace("_", "")
     remedies = [remedy for words, remedy in _FINAL_WORDS.items() if words in said]
     if not isinstance(error, _FINAL) and not remedies:

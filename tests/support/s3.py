@@ -71,6 +71,18 @@ class FlakyServer:
         self._server.shutdown()
 
 
+def refusing(code: str, status: str = "403 Forbidden") -> Application:
+    """Return what answers every request with an error of S3."""
+
+    def refuse(environ: dict[str, Any], start: Any) -> list[bytes]:
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+        start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+        return [body]
+
+    return refuse
+
+
 #: One reader of boto's descriptions of services for all clients: each client would parse megabytes of JSON.
 load_once = cache(create_loader)
 

@@ -174,6 +174,78 @@ def test_a_client_that_never_answers_is_not_waited_for(
         publish(index, f"{url}-other")
 
 
+@pytest.mark.parametrize("place", ["first", "third", "last"])
+def test_a_publish_whose_write_hangs_ends_and_writes_it_once(
+    url: str, index: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FlakyClient.calls.clear()
+    publish(index, f"{url}-other")
+    number = {"first": 1, "third": 3, "last": FlakyClient.calls.count("open")}[place]
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(client_module, "LEAST_BYTES_PER_SECOND", 1 << 40)
+    end = threading.Event()
+
+    def wait(call: str) -> None:
+        if call == "open" and FlakyClient.calls.count("open") == number:
+            end.wait()
+
+    FlakyClient.calls.clear()
+    FlakyClient.failing = staticmethod(wait)
+    with pytest.raises(StorageError, match=r"^writing flaky://.*no answer in 0 s; it may still take effect"):
+        publish(index, url)
+    assert FlakyClient.calls.count("open") == number
+    assert Storage(url).read("manifest.json") is None
+    end.set()
+    FlakyClient.failing = staticmethod(lambda call: None)
+    publish(index, url, force=True)
+    assert fetch(url)["graph.imx"] == (index / "graph.imx").read_bytes()
+
+
+class Hanging:
+    """A client of which one call that writes or deletes hangs; it is also the file that it opens."""
+
+    protocol = "hanging"
+
+    def __init__(self, hanging: str) -> None:
+        self.end, self.calls, self._hanging = threading.Event(), list[str](), hanging
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name == self._hanging:
+            self.end.wait()
+
+    def open(self, path: str, mode: str) -> Hanging:
+        self._call("open")
+        return self
+
+    def write(self, data: bytes) -> None:
+        self._call("write")
+
+    def close(self) -> None:
+        self._call("close")
+
+    def rm(self, path: str, recursive: bool = False) -> None:
+        self._call("rm")
+
+
+@pytest.mark.parametrize("name", ["open", "write", "close", "rm"])
+def test_calls_that_write_or_delete_are_waited_for_so_long(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.05)
+    client = Hanging(name)
+    files = client_module.ClientFiles(client)
+
+    def write() -> None:
+        with files.open_output_stream("x") as out:
+            out.write(b"data")
+
+    with pytest.raises(retry.Unanswered, match="no answer in 0 s"):
+        files.delete_file("x") if name == "rm" else write()
+    assert client.calls[-1] == name, "a file on which a call hangs is left as it is"
+    client.end.set()
+
+
 def test_so_many_calls_that_hang_are_left_behind_and_no_more(
     url: str, hang: Callable[[int], threading.Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.support.indexes.at_url import fetch, publish
 from tests.support.indexes.builds import build, clustered
 from tests.support.processes.forks import run_command
-from tests.support.s3 import FlakyServer
+from tests.support.s3 import FlakyServer, refusing
 
 from indexmill.formats.errors import ConfigError, InputError, OutputExistsError, StorageError
 from indexmill.formats.index.manifest import parse_manifest
@@ -265,18 +265,6 @@ def test_a_server_that_knows_no_conditions_gets_the_manifest_without(
     monkeypatch.setattr(server, "_app", refuse_conditions)
     publish(indexes[0], s3_url)
     assert_at(s3_url, indexes[0])
-
-
-def refusing(code: str, status: str = "403 Forbidden") -> Any:
-    """Return what answers every request with an error of S3."""
-
-    def refuse(environ: dict[str, Any], start: Any) -> list[bytes]:
-        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
-        start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
-        return [body]
-
-    return refuse
 
 
 def test_a_manifest_that_is_refused_without_its_condition_too_is_told(

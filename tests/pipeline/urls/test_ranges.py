@@ -15,7 +15,7 @@ import pytest
 from tests.support.indexes.at_url import ROOM, publish
 from tests.support.indexes.by_ranges import IDS, KINDS, QUERIES, VECTORS
 from tests.support.processes.forks import run_forked
-from tests.support.s3 import FlakyServer
+from tests.support.s3 import FlakyServer, refusing
 
 import indexmill
 from indexmill.formats.errors import (
@@ -319,6 +319,38 @@ def test_a_missing_bucket_and_missing_index_are_named(url: str) -> None:
         indexmill.open(url, engine="ranges")
     with pytest.raises((InputError, StorageError), match="bucket"):
         indexmill.open(url.replace("@bucket/", "@nowhere/"), engine="ranges")
+
+
+def test_who_has_no_credentials_is_told_what_to_give(
+    url: str, server: FlakyServer, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    opened, answer = indexmill.open(url, engine="ranges"), server._app
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    unsigned: list[str] = []
+
+    def refuse(environ: dict[str, Any], start: Any) -> Any:
+        if "HTTP_AUTHORIZATION" in environ:
+            return answer(environ, start)
+        unsigned.append(environ["REQUEST_METHOD"])
+        return refusing("AccessDenied")(environ, start)
+
+    monkeypatch.setattr(server, "_app", refuse)
+    for engine in ("ranges", "auto"):
+        with pytest.raises(
+            StorageError, match=r"^reading s3://bucket/.*refused .*; allow .* or give credent"
+        ):
+            indexmill.open(url.replace("key:secret@", ""), engine=engine)
+    assert 2 <= len(unsigned) <= 4, "no wait mends it"
+    assert len(opened.search(QUERIES, 5).ids) == len(QUERIES)
+    again = indexmill.open(url, engine="ranges")
+    monkeypatch.setattr(server, "_app", refusing("AccessDenied"))
+    with pytest.raises(StorageError, match=r"s3://bucket/.*graph.imx.*refused .*; allow .* or give credent"):
+        again.search(QUERIES, 5)
 
 
 def test_a_full_disk_is_told(url: str, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
