@@ -70,7 +70,7 @@ BUILDS = {
     "n10-whole": Built(10, "14GiB", cut=WHOLE),
     "n10-vamana": Built(10, "8GiB", {"builder": "vamana"}),
     "n10-ivf": Built(10, "8GiB", _LISTS, is_stepped=True),
-    "n16-4GiB": Built(16, "4GiB"),
+    "n16-4GiB": Built(16, "4GiB", is_stepped=True),
     "n30-4GiB": Built(30, "4GiB"),
     "n30-ivf": Built(30, "4GiB", _LISTS, is_stepped=True),
 }
