@@ -324,6 +324,7 @@ def test_a_missing_bucket_and_missing_index_are_named(url: str) -> None:
 def test_who_has_no_credentials_is_told_what_to_give(
     url: str, server: FlakyServer, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(BYTES_VARIABLE, "0")  # nothing is kept on the disk
     publish(indexes["graph"], url)
     opened, answer = indexmill.open(url, engine="ranges"), server._app
     for name in [name for name in os.environ if name.startswith("AWS_")]:
