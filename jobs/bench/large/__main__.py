@@ -1,4 +1,4 @@
-"""Build ten and thirty million generated vectors in small memories, beside one million and beside DiskANN.
+"""Build ten, sixteen and thirty million generated vectors in small memories, beside one million and beside DiskANN.
 
     python -m indexmill.jobs.bench.large --out DIR [--parts n10-8GiB,ratios] [--keep] [--rows N]
 
