@@ -97,6 +97,11 @@ def measure(space: Space) -> dict[str, Any]:
         "memory_index": base.name,
         "link_mb_s": LINK_MB_S,
         "threads": THREADS,
+        "ratios": {
+            "srs": rounds[0]["srs"]["ratio"],
+            "memory": rounds[0]["memory"]["1"]["ratio"],
+            "same": rounds[0]["same"]["ratio"],
+        },
         "srs_us": over_rounds([done["srs"]["us"] for done in rounds]),
         "memory_us": over_rounds([done["memory"]["1"]["us"] for done in rounds]),
         "memory_to_srs": over_rounds([done["srs"]["us"] / done["memory"]["1"]["us"] for done in rounds]),
@@ -143,6 +148,7 @@ def _told(device: dict[str, Any], name: str, rounds: list[dict[str, Any]]) -> di
     }
     return {
         **{key: value for key, value in device.items() if key != "profile"},
+        "ratio": rows[0]["ratio"],
         "us": over_rounds([row["us"] for row in rows]),
         "reads_per_s": over_rounds(rates),
         "usage": over_rounds([rate / device["iops"] for rate in rates]),
@@ -187,6 +193,7 @@ def interfaces(space: Space) -> dict[str, Any]:
         reads = rows[0]["table_reads"] + rows[0]["block_reads"]
         found[name] = {
             "reads": reads,
+            "ratio": rows[0]["ratio"],
             "note": rows[0]["opened"]["note"],
             "us": over_rounds([row["us"] for row in rows]),
             "read_ns": over_rounds([1000 * us / reads for us in spent]),
@@ -209,6 +216,6 @@ def few_locked() -> list[str]:
 
 
 def _mean(rows: list[Row]) -> Row:
-    """Return the mean costs of searches of as many queries each."""
-    costs = ("us", "cpu_us", "table_reads", "block_reads")
+    """Return the mean costs, and ratio, of searches of as many queries each."""
+    costs = ("us", "cpu_us", "table_reads", "block_reads", "ratio")
     return {"opened": rows[0]["opened"], **{name: mean(row[name] for row in rows) for name in costs}}

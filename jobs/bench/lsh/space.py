@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from indexmill.builders.lsh.solve import solve
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
@@ -19,22 +22,26 @@ from indexmill.jobs.bench.lsh.sets import Sets
 from indexmill.jobs.bench.lsh.tune import KS
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.pipeline.kinds.lsh.parameters import LshParameters
+from indexmill.pipeline.kinds.lsh.shape import asked_of
 
 Half = Literal["tune", "report"]
 #: The engine that reads from storage: it fails where there is none, instead of measuring something else.
 STORAGE = "io_uring"
+#: What tells the tables of an index from others, and how far apart radii may be that two machines compute.
+_TABLES, _SAME_RADIUS = ("n_functions", "n_tables", "n_radii"), 1e-6
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Parameters of an index beside the defaults and `SEED`: options of ``indexmill build --kind lsh``, with a name."""
+    """Options of ``indexmill build --kind lsh`` beside `SEED` and S of the formula (`Space.ensure`), with a name."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
 
-#: As a user gets it; with multi-probe, T = 16, as few tables as then have the same success; half the tables, which let
-#: more through; and as many of those as find nearly all.
+#: Default parameters with the radii of the formula; with multi-probe, T = 16, as few tables as then have the same
+#: success; half the tables, which let more through; and as many of those as find nearly all.
 BASE = Shape("base")
 PROBED = Shape("probed", {"probes": 16})
 LEAN = Shape("lean", {"gamma": 0.45})
@@ -65,15 +72,20 @@ class Space:
         return Workspace(self.data(name), folder)
 
     def ensure(self, name: str, data: Dataset, shape: Shape) -> Path:
-        """Build an index of `data`, the set called `name`, unless it is there; return its directory."""
-        path = self.out / f"{name}-{shape.name}.lsh"
-        asked = {"options": shape.options, "n_vectors": data.shape()[0]}
+        """Build an index of `data`, the set called `name`, unless it is there; return its directory.
+
+        It is given S of the formula, as searches are given theirs: where S is given, the radii are those of the
+        formula, and a build that is free to choose may take others.
+        """
+        path, n_vectors = self.out / f"{name}-{shape.name}.lsh", data.shape()[0]
+        options = {"candidates": formula_candidates(n_vectors, shape.options)} | shape.options
+        asked = {"options": options, "n_vectors": n_vectors}
         if path.exists() and _cost_file(path).exists() and build_cost(path)["asked"] == asked:
             return path
         print(f"  building {path.name}", file=sys.stderr, flush=True)
         usage = run_indexmill(
             path.with_suffix(".log"), "build", kind="lsh", input=data.base, out=path, memory=BUILD_MEMORY,
-            workers=THREADS, **({"seed": SEED} | shape.options),
+            workers=THREADS, **({"seed": SEED} | options),
         )  # fmt: skip
         cost = {"asked": asked, **usage.to_dict(), "stage_s": ours.stage_seconds(path)}
         _cost_file(path).write_text(json.dumps(cost))
@@ -84,7 +96,28 @@ class Space:
         for k in KS:
             if (best := self.fastest(name, k, where)) is not None:
                 shape, candidates = best
-                yield k, shape, self.ensure(name, self.data(name), shape), candidates
+                yield k, shape, self.measured(name, shape), candidates
+
+    def measured(self, name: str, shape: Shape) -> Path:
+        """Return the index of a set that the part *tables-SET* measured, built again if it is gone.
+
+        Raises
+        ------
+        RuntimeError
+            If its tables are others than those of the record, whose S is theirs.
+        """
+        index = self.ensure(name, self.data(name), shape)
+        now, then = index_facts(index), self.run.earlier(f"tables-{name}")["indexes"][shape.name]["index"]
+        same = all(now[fact] == then[fact] for fact in _TABLES)
+        if not (same and np.allclose(now["radii"], then["radii"], rtol=_SAME_RADIUS, atol=0)):
+            told = "; ".join(
+                f"{when} {', '.join(f'{fact} {facts[fact]}' for fact in (*_TABLES, 'radii'))}"
+                for when, facts in (("the record has", then), ("a build makes", now))
+            )
+            raise RuntimeError(
+                f"{index}: other tables than part tables-{name} measured ({told}); run it again first"
+            )
+        return index
 
     def fastest(self, name: str, k: int, where: str) -> tuple[Shape, int] | None:
         """Return the index of a set with the most queries a second ``"memory"`` or ``"storage"``, and its S.
@@ -100,6 +133,11 @@ class Space:
             return None
         best = max(found, key=lambda shape: float(found[shape][where]["qps"]))
         return SHAPES[best], found[best]["candidates"]
+
+
+def formula_candidates(n_vectors: int, options: dict[str, Any]) -> int:
+    """Return S that follows from parameters and the number of vectors, whatever their distances."""
+    return solve(asked_of(LshParameters(**options)), n_vectors, 1.0, np.empty(0)).candidates
 
 
 def build_cost(index: Path) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def measure(name: str, space: Space) -> dict[str, Any]:
                 if best is not None:
                     shape, candidates = best
                     shapes[where] = shape.name
-                    opened = {"index": str(space.ensure(name, data, shape)), "engine": engine}
+                    opened = {"index": str(space.measured(name, shape)), "engine": engine}
                     search = {"candidates": candidates, "threads": 1, "inflight": INFLIGHT}
                     asks[where] = _bound(searcher, "lsh", opened, search, k)
             found[f"k{k}"] = {"tuned": tuned, "shapes": shapes, **compare(asks)}

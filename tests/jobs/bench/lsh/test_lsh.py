@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,7 @@ def test_drives_are_searched_beside_memory_and_srs(space: Space, monkeypatch: py
         )
         assert 0 < device["io_wait_us"]["value"] <= device["latency_us"]["value"]
         assert device["to_same"]["value"] > 0
+        assert device["ratio"] == found["ratios"]["same"] > 1
     assert set(found["gains"]) == {*devices.BY_THREADS, "memory"}
     assert found["memory_index"] == found["index"] == "sure"  # the only one here
     model = read_profile(space.out / "cssd-4-io_uring.json").model
@@ -323,6 +325,7 @@ def test_reads_of_every_engine_are_timed(space: Space, monkeypatch: pytest.Monke
     assert "without registered buffers" in engines[unregistered]["note"]
     assert engines[unregistered]["reads"] == engines["pread"]["reads"] > 0
     assert engines["mmap"]["read_ns"]["value"] > 0
+    assert engines[unregistered]["ratio"] == engines["pread"]["ratio"] > 1
     text = shown(space, "interfaces", found)
     assert "| pread |" in text
     assert "| mmap |" in text
@@ -342,7 +345,7 @@ def test_the_baseline_of_drives_is_the_index_that_is_fastest_in_memory(
         self: Searcher, method: str, opened: Any, search: Any, *given: Any, **others: Any
     ) -> dict[str, Any]:
         asked.append((str(opened.get("engine", method)), str(search.get("candidates"))))
-        costs = dict.fromkeys(("us", "table_reads", "block_reads", "latency_us", "io_wait_us"), 2.0)
+        costs = dict.fromkeys(("us", "ratio", "table_reads", "block_reads", "latency_us", "io_wait_us"), 2.0)
         return costs | {"us": 1.0 if search.get("candidates") == 500 else 2.0}
 
     monkeypatch.setattr(Space, "fastest", fastest)
@@ -483,6 +486,54 @@ def test_an_index_is_built_again_when_it_is_asked_for_otherwise(
         index = space.ensure("sift1m", data, Shape("other", {"n_tables": n_tables}))
     assert asked == [2, 3]
     assert lsh_space.build_cost(index)["stage_s"] == {"hash": 1.0}
+
+
+def test_an_index_is_given_the_candidates_of_the_formula_and_one_without_them_is_built_again(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they are given, the radii are those of the formula too."""
+    asked = []
+
+    def build(command: list[Any], log: Any) -> Usage:
+        index = Path(command[command.index("--out") + 1])
+        index.mkdir(exist_ok=True)
+        (index / "run.json").write_text('{"seconds": {}}')
+        asked.append(command[command.index("--candidates") + 1])
+        return Usage(2.0, 3.0, 4)
+
+    monkeypatch.setattr(process, "run_measured", build)
+    shape = Shape("given", {"gamma": 0.45})
+    data, cost = space.data("sift1m"), space.out / "sift1m-given.build.json"
+    space.ensure("sift1m", data, shape)
+    told = json.loads(cost.read_text())
+    del told["asked"]["options"]["candidates"]
+    cost.write_text(json.dumps(told))
+    space.ensure("sift1m", data, shape)
+    space.ensure("sift1m", data, shape)
+    assert asked == [str(lsh_space.formula_candidates(2000, shape.options))] * 2
+    space.ensure("sift1m", data, Shape("given", {"gamma": 0.45, "candidates": 77}))
+    assert asked[-1] == "77"
+
+
+def test_candidates_of_the_formula_are_those_of_the_record() -> None:
+    # As indexes of a million vectors were built before a build chose others.
+    found = {
+        shape.name: lsh_space.formula_candidates(1_000_000, shape.options)
+        for shape in lsh_space.SHAPES.values()
+    }
+    assert found == {"base": 5679, "probed": 5054, "lean": 9193, "sure": 21872}
+
+
+@pytest.mark.usefixtures("tuned")
+def test_an_index_with_other_tables_than_were_measured_is_not_searched(
+    space: Space, tuned: dict[str, Any]
+) -> None:
+    assert space.measured("sift1m", SURE) == space.out / "sift1m-sure.lsh"
+    other = copy.deepcopy(tuned)
+    other["parts"]["tables-sift1m"]["indexes"]["sure"]["index"]["radii"][0] *= 1.01
+    record.save(other, space.run.results)
+    with pytest.raises(RuntimeError, match="run it again first"):
+        space.measured("sift1m", SURE)
 
 
 def test_parts_of_the_benchmark_are_named_by_the_page() -> None:
