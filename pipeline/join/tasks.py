@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lists.rows import Lists
-from indexmill.builders.lists.scan import Nearest
+from indexmill.builders.lists.scan import CODED_QUERIES, Nearest
 from indexmill.formats.errors import ConfigError, FormatError
 from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.ivf.index import IvfFiles
@@ -159,6 +159,17 @@ class BatchSearch:
             done.load_bytes += batch.bytes
             done.load_seconds += batch.seconds
         return done
+
+    def warm_up(self, span: Span) -> None:
+        """Search the first of some lists for one query and for many, and keep nothing.
+
+        It loads the kernels of a search, which takes a new process a while.
+        """
+        for batch in load_spans(self.files, [Span(span.batch, span.first, span.first + 1)], ahead=False):
+            if isinstance(batch, Loaded):
+                for n in (1, min(CODED_QUERIES, self.work.n_queries)):
+                    chosen = np.full((n, 1), batch.lists.names[0], np.uint32)
+                    self._search.run(batch.lists, self._queries.block(0, n), chosen)
 
     def whole(self, number: int) -> Span:
         """Return all lists of a batch."""

@@ -196,7 +196,7 @@ def search_share(
     threads: int,
     advance: Callable[[int], None] | None = None,
 ) -> tuple[Searched, float]:
-    """Search the lists of a worker; returns also the seconds that it took. A task.
+    """Search the lists of a worker; returns also the seconds that it took, once its kernels are loaded. A task.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def search_share(
     StorageError
         If the path is gone, or another join changed its copies.
     """
-    worker, began = share.worker, time.perf_counter()
+    worker = share.worker
     place = None if worker.path is None else Place(worker.name, worker.path)
     pace = WorkerPace(worker, share.pieces)
     spans = [piece.span for piece in share.pieces]
@@ -217,6 +217,8 @@ def search_share(
             check_filled(place, work.manifest, _batches(share))
         try:
             search = BatchSearch(work, queries, min(worker.threads, threads))
+            search.warm_up(spans[0])
+            began = time.perf_counter()
             done = search.run(
                 spans, ahead=worker.overlap, load_pace=pace.loaded, search_pace=pace.searched, advance=advance
             )
