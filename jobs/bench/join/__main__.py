@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,7 +28,7 @@ from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.direct import READ_BYTES, aligned_buffer
 from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import Dataset, K, facts, read_bin
-from indexmill.jobs.bench.common.generate import generate
+from indexmill.jobs.bench.common.generate import QUERIES, Manifold, generate, write
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.join.beyond import measure
 from indexmill.jobs.bench.programs import ours
@@ -38,7 +38,9 @@ from indexmill.pipeline.join.search import Search
 
 LISTS, NPROBES, ROUNDS = 4096, (1, 4, 32), 7
 #: Vectors of joins beyond memory, the batches they are cut into, their queries, and the lists that each probes.
-BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE = 3_000_000, 16, 2000, 32  # part *beyond-1*: 1
+BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE = 3_000_000, 16, 2000, 32
+#: Queries of the paper, of part *beyond-1*, where each probes one list: fewer would not need most of the lists.
+PAPER_QUERIES = 10_000
 #: Reads in flight of a load and of the bare reads beside it.
 DEPTH = 2
 
@@ -65,12 +67,20 @@ class Joins:
         """The index of `data`, in one batch."""
         return self.out / "join.ivf"
 
-    @cached_property
-    def generated(self) -> Dataset:
-        """Vectors for joins beyond memory."""
+    def ensure(self) -> Path:
+        """Build the index of `data` unless it is there; return it."""
+        n_vectors = self.data.shape()[0]
+        if not _is_of(self.index, n_vectors):
+            _build(self.data, self.index, n_vectors, workers=THREADS)
+        return self.index
+
+    def generated(self, n_queries: int) -> Dataset:
+        """Return vectors for joins beyond memory, with so many queries; those that are there are not written again."""
         made = Dataset(self.out / "generated")
-        if not (made.folder / "query.u8bin").exists() or made.shape()[0] != self.beyond:
-            generate(made.folder, self.beyond, BEYOND_QUERIES, SEED, THREADS)
+        if not made.base.exists() or made.shape()[0] != self.beyond:
+            generate(made.folder, self.beyond, n_queries, SEED, THREADS)
+        elif not made.query.exists() or len(read_bin(made.query)) != n_queries:
+            write(made.query, Manifold(SEED), QUERIES, n_queries, THREADS)
         return made
 
 
@@ -94,9 +104,14 @@ def _build(data: Dataset, index: Path, batch_vectors: int, **options: Any) -> di
     ).to_dict()
 
 
+def _is_of(index: Path, n_vectors: int) -> bool:
+    """Whether there is an index of so many vectors."""
+    return (index / "manifest.json").exists() and IvfFiles(index).centroids.n_vectors == n_vectors
+
+
 def load(space: Joins) -> dict[str, Any]:
     """Load the batch, checksums and all, beside bare reads of the same file with as many in flight."""
-    files = IvfFiles(space.index)
+    files = IvfFiles(space.ensure())
     path = space.index / files.batches[0].name
     buffer = aligned_buffer(files.batches[0].bytes)
     disk, loaded = [], []
@@ -132,7 +147,7 @@ def _read_mb_s(path: Path, buffer: Any) -> float:
 
 def search(space: Joins, peer_of: Callable[[Any, IvfFiles, Dataset], Any] = flat_index) -> dict[str, Any]:
     """Search the batch in memory beside an index of faiss over the same centroids, in turns."""
-    files = IvfFiles(space.index)
+    files = IvfFiles(space.ensure())
     queries = np.array(read_bin(space.data.query))
     faiss = load_faiss()
     peer = peer_of(faiss, files, space.data)
@@ -177,18 +192,18 @@ def _agreement(found: Any, chosen: Any, distances: Any, ids: Any, theirs: Any) -
     }
 
 
-def beyond(space: Joins, nprobe: int = BEYOND_NPROBE) -> dict[str, Any]:
+def beyond(space: Joins, nprobe: int = BEYOND_NPROBE, n_queries: int = BEYOND_QUERIES) -> dict[str, Any]:
     """Join beyond memory beside the same lists through a mapped file, and faiss's lists on the disk."""
-    data, whole, batches = space.generated, space.out / "whole.ivf", space.out / "batches.ivf"
+    data, whole, batches = space.generated(n_queries), space.out / "whole.ivf", space.out / "batches.ivf"
     centroids, ondisk = space.out / "centroids.npy", space.out / "faiss-ondisk"
-    if not (whole / "manifest.json").exists() or IvfFiles(whole).centroids.n_vectors != space.beyond:
+    if not _is_of(whole, space.beyond):
         shutil.rmtree(ondisk, ignore_errors=True)
         _build(data, whole, space.beyond, workers=THREADS)
         np.save(centroids, IvfFiles(whole).centroids.centroids)
         _build(data, batches, -(-space.beyond // BATCHES), workers=THREADS, centroids=centroids)
     if not (ondisk / "lists.faiss").exists():
         write_ondisk(load_faiss(), IvfFiles(whole), data, ondisk)
-    return measure(data, whole, batches, ondisk / "lists.faiss", nprobe, K)
+    return {"queries": n_queries, **measure(data, whole, batches, ondisk / "lists.faiss", nprobe, K)}
 
 
 def _data(space: Joins) -> list[dict[str, Any]]:
@@ -222,7 +237,7 @@ BENCHMARK = Benchmark[Joins](
         "search": search,
         "search-bytes": partial(search, peer_of=byte_index),
         "beyond": beyond,
-        "beyond-1": partial(beyond, nprobe=1),
+        "beyond-1": partial(beyond, nprobe=1, n_queries=PAPER_QUERIES),
     },
     TARGETS,
     space=lambda run: Joins(run.sets["sift1m"], run.out, run.rows or BEYOND),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin
+from indexmill.jobs.bench.common.generate import generate
+from indexmill.jobs.bench.join import __main__ as joins
 from indexmill.jobs.bench.join.__main__ import BENCHMARK as JOIN
 from indexmill.jobs.bench.split import paper
 from indexmill.jobs.bench.split.__main__ import BENCHMARK as SPLIT
@@ -50,6 +56,31 @@ def test_faults_cost_more_the_slower_they_are(rates: paper.Rates) -> None:
     assert ratios[1] > 8
 
 
+def test_queries_are_written_again_where_another_number_is_asked_for(tmp_path: Path) -> None:
+    space = joins.Joins(Dataset(tmp_path / "none"), tmp_path, 500)
+    few = np.array(read_bin(space.generated(20).query))
+    written = space.generated(20).base.stat().st_mtime_ns
+    more = read_bin(space.generated(50).query)
+    assert more.shape == (50, 128)
+    np.testing.assert_array_equal(more[:20], few)
+    assert space.generated(50).base.stat().st_mtime_ns == written
+    assert len(read_bin(joins.Joins(space.data, tmp_path, 600).generated(20).base)) == 600
+
+
+def test_parts_that_search_build_the_index_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Dataset(tmp_path / "set")
+    generate(data.folder, 300, 10, 1)
+    monkeypatch.setattr(joins, "LISTS", 4)
+    space = joins.Joins(data, tmp_path, 300)
+    index = space.ensure()
+    assert IvfFiles(index).batch_sizes() == [300]
+    written = (index / "manifest.json").stat().st_mtime_ns
+    assert space.ensure() == index
+    assert (index / "manifest.json").stat().st_mtime_ns == written
+
+
 def test_tables_tell_what_was_measured(rates: paper.Rates) -> None:
     search = {"seconds": [0.1], "faiss_seconds": [0.2], "to_faiss": 2.0, "same_ids": 1.0}
     agreement = {"queries_with_other_lists": 1, "differ_in_same_lists": 0}
@@ -69,11 +100,16 @@ def test_tables_tell_what_was_measured(rates: paper.Rates) -> None:
     assert "| the same lists mapped, query after query | 10 | 9.0x |" in text
     assert "faiss over bytes" not in text
     text = JOIN.render(
-        RECORD | {"parts": parts | {"search-bytes": parts["search"], "beyond-1": parts["beyond"] | {"nprobe": 1}}},
+        RECORD | {
+            "parts": parts | {
+                "search-bytes": parts["search"], "beyond-1": parts["beyond"] | {"nprobe": 1, "queries": 10_000},
+            }
+        },
         "r.json",
     )  # fmt: skip
     assert "### Search of a batch in memory, faiss over bytes" in text
     assert "### Beyond memory, nprobe 1" in text
+    assert "2 threads, 10,000 queries in the order given" in text
     simulated = PART | {
         "host_compare_m_s": rates.host, "drive_compare_m_s": rates.drive,
         "virtual_memory": paper.virtual_memory(rates, 5e7, 0.25),
