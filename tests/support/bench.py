@@ -70,7 +70,7 @@ class FakeOurs:
 class FakeDiskAnn:
     """Stands in for `diskann.DiskAnn`."""
 
-    def __init__(self, space: Any, threads: int = 2, index: Path | None = None) -> None:
+    def __init__(self, space: Any, threads: int = 2, index: Path | None = None, width: int = 4) -> None:
         return None
 
     def __enter__(self) -> FakeDiskAnn:
@@ -103,7 +103,7 @@ def fake(patch: pytest.MonkeyPatch) -> None:
         "percentiles_us": {str(p): 100.0 for p in completion.PERCENTILES},
     }  # fmt: skip
     patch.setattr(ours, "Ours", FakeOurs)
-    patch.setattr(ours, "ensure", lambda space, order, entries=1024: order)
+    patch.setattr(ours, "ensure", lambda space, order, entries=1024, sample_vectors=None: order)
     patch.setattr(diskann, "DiskAnn", FakeDiskAnn)
     patch.setattr(diskann, "ensure", lambda space: None)
     patch.setattr(disk, "read_rate", read_rate)

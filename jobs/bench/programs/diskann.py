@@ -30,14 +30,20 @@ _SPIN_SECONDS = {"batch": 0.3, "single": 0.0}
 
 
 class DiskAnn(Asking):
-    """A process that searches `index`, by default DiskANN's own, with up to `threads` threads."""
+    """A process that searches `index`, by default DiskANN's own, up to `threads` threads and `width` reads a hop."""
 
-    def __init__(self, space: Workspace, threads: int = THREADS, index: Path | None = None) -> None:
+    def __init__(
+        self,
+        space: Workspace,
+        threads: int = THREADS,
+        index: Path | None = None,
+        width: int = DISKANN_WIDTH,
+    ) -> None:
         self.space = space
         index = space.require(space.diskann_index) if index is None else index
         command = module(python(space), "programs.diskann_serve", index, space.data.folder)
         log = space.out / f"{index.name}-search-{threads}.log"
-        self.session = Session([*command, threads, DISKANN_WIDTH], log)
+        self.session = Session([*command, threads, width], log)
 
     def ask(self, size: int, queries: Half | Span, way: str = "batch") -> Row:
         """Search some queries with one list size, in one batch or a call for each (``single``)."""

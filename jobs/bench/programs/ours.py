@@ -113,18 +113,22 @@ class Shape:
     order : str
         A page order of `indexmill build --order`.
     entries, max_degree, pq_bytes : int
+    sample_vectors : int, optional
+        Vectors that centroids and codes are trained on, where it is not the default number.
     """
 
     order: str
     entries: int = ENTRIES
     max_degree: int = MAX_DEGREE
     pq_bytes: int = PQ_BYTES
+    sample_vectors: int | None = None
 
     @property
     def name(self) -> str:
-        """Name of the index: ``star``, ``star-64`` (64 entries), ``star-R48``."""
+        """Name of the index: ``star``, ``star-64`` (64 entries), ``star-R48``, ``star-of-1000000`` (a sample)."""
         name = self.order if self.entries == ENTRIES else f"{self.order}-{self.entries}"
-        return name if self.max_degree == MAX_DEGREE else f"{name}-R{self.max_degree}"
+        name = name if self.max_degree == MAX_DEGREE else f"{name}-R{self.max_degree}"
+        return name if self.sample_vectors is None else f"{name}-of-{self.sample_vectors}"
 
 
 def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path, **options: object) -> Usage:
@@ -133,7 +137,7 @@ def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path, **o
         space.out / f"{out.name}-build.log", "build", input=base, out=out, kind="graph", builder="vamana",
         R=shape.max_degree, L=BUILD_LIST_SIZE, alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order,
         pq_rotation="none", node_dtype="same", metric="l2", entries=shape.entries, seed=SEED, memory=BUILD_MEMORY,
-        workers=THREADS, executor="local", work=work, **options,
+        workers=THREADS, executor="local", work=work, sample_vectors=shape.sample_vectors, **options,
     )  # fmt: skip
 
 
@@ -154,9 +158,9 @@ def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path)
     return build(space, base, out, Shape(order), work)
 
 
-def ensure(space: Workspace, order: str, entries: int = ENTRIES) -> str:
+def ensure(space: Workspace, order: str, entries: int = ENTRIES, sample_vectors: int | None = None) -> str:
     """Build the index of an order and a number of entries unless it is there; return its name."""
-    return ensure_shape(space, Shape(order, entries))
+    return ensure_shape(space, Shape(order, entries, sample_vectors=sample_vectors))
 
 
 def ensure_shape(space: Workspace, shape: Shape) -> str:

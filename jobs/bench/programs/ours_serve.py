@@ -17,13 +17,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
 from indexmill.jobs.bench.common.serving import Calls, after_warm_ups, make_row, measured, serve
 
+#: Index and engine of an index that is open, and what engines begin with that simulate a device.
+Place: TypeAlias = tuple[str, str]
+_SIMULATED = "simulated:"
 #: Counters that are kept of each query; of the others the means are.
 _EACH = ("pages_read", "hops", "latency_us")
 #: Those that are kept of each query besides where queries are timed one by one.
@@ -39,15 +42,23 @@ def main() -> None:
         use_native(sys.argv[2])
     from indexmill.reader.index import Index
 
-    opened: dict[tuple[str, str], Index] = {}
+    opened: dict[Place, Index] = {}
 
     def answer(question: dict[str, Any]) -> dict[str, Any]:
         place = (question["index"], question["engine"])
         if place not in opened:
+            let_go(opened, question["engine"])
             opened[place] = Index(*place)
         return search(opened[place], data, question)
 
     serve(answer)
+
+
+def let_go(opened: dict[Place, Any], engine: str) -> None:
+    """Close the indexes of the other simulated devices where `engine` is one: each holds its whole index in memory."""
+    if engine.startswith(_SIMULATED):
+        for place in [place for place in opened if place[1].startswith(_SIMULATED) and place[1] != engine]:
+            del opened[place]
 
 
 def use_native(path: str) -> None:

@@ -1,8 +1,10 @@
-"""Part *paper*: DiskANN++ Table IV and Figures 10a and 12 as the paper measures them, one query a thread.
+"""Part *paper*: DiskANN++ Tables III and IV, Figures 10a, 10b and 12 as the paper measures them, one query a thread.
 
 Eight queries a thread, as part *bandwidth* has, hide the time in which an entry is chosen. Speeds are queries a second
 at equal recall. Table IV has centroids over the medoid, and Figure 10a all components over DiskANN's search, on
-simulated devices of each bandwidth; Figure 12 has the same two searches by beam width, on this machine's disk.
+simulated devices of each bandwidth. Figure 12 has the same two searches by beam width, on this machine's disk, with the
+program DiskANN beside them (Table III), and Figure 10b has them by threads. The program's batches need two threads, so
+that with one thread each query is a call of its own on all sides.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 from indexmill.jobs.bench.common.curves import (
     RECALL,
     Round,
+    Search,
     coarse_sweep,
     in_turns,
     key,
@@ -21,27 +24,30 @@ from indexmill.jobs.bench.common.curves import (
 )
 from indexmill.jobs.bench.common.intervals import Figure, ratios_at, short
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.ours import Setting, lockstep
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.bench.sift1m import bandwidth
 
 #: Centroids of the paper, whose last are 65,536; a million vectors have 62,500 at most.
 ENTRIES = (4096, 8192, 16384, 32768, 62500)
+#: Vectors that centroids are trained on: 16 for each of the most.
+SAMPLE = 1_000_000
 #: Centroids of the search with all components.
 WHOLE_ENTRIES = ENTRIES[0]
 WIDTHS = (2, 4, 8)
 ROUNDS = 3
-#: Names of searches: page search of the star order from the medoid, DiskANN's, and ours with all components.
-MEDOID, PLAIN, WHOLE = "medoid", "-", "ABC"
+#: Names of searches: page search of the star order from the medoid, DiskANN's, ours with all components, the program.
+MEDOID, PLAIN, WHOLE, PROGRAM = "medoid", "-", "ABC", "DiskANN"
 
 Place = tuple[str, Setting]
 
 
 def measure(space: Workspace) -> dict[str, Any]:
     """Choose list sizes on the first half of the queries; measure all searches in turns on the second."""
-    stars = {n: ours.ensure(space, "star", n) for n in ENTRIES}
-    identity = ours.ensure(space, "identity")
+    stars = {n: ours.ensure(space, "star", n, SAMPLE) for n in ENTRIES}
+    identity = ours.ensure(space, "identity", sample_vectors=SAMPLE)
+    diskann.ensure(space)
     with ours.Ours(space) as searcher:
         return {
             "recall": RECALL,
@@ -49,15 +55,17 @@ def measure(space: Workspace) -> dict[str, Any]:
             "threads": THREADS,
             "in_flight": 1,
             "entries": ENTRIES,
+            "sample_vectors": SAMPLE,
             "bandwidths_mb_per_s": bandwidth.BANDWIDTHS,
             **_by_bandwidth(space, searcher, stars, identity),
-            "widths": _by_width(searcher, stars[WHOLE_ENTRIES], identity),
+            "widths": _by_width(space, searcher, stars[WHOLE_ENTRIES], identity),
+            "by_threads": _by_threads(space, searcher, stars[WHOLE_ENTRIES], identity),
         }
 
 
-def one_a_thread(policy: str, entry: str, width: int = ours.DISKANN_WIDTH) -> Setting:
+def one_a_thread(policy: str, entry: str, width: int = ours.DISKANN_WIDTH, threads: int = THREADS) -> Setting:
     """Return the setting of a search with one query a thread."""
-    return lockstep(policy, entry, inflight=1, beam_width=width)
+    return lockstep(policy, entry, inflight=1, beam_width=width, threads=threads)
 
 
 def _by_bandwidth(
@@ -92,17 +100,48 @@ def _by_bandwidth(
     return {"latency_us": latency, "cells": cells}
 
 
-def _by_width(searcher: ours.Ours, star: str, identity: str) -> dict[str, Any]:
-    """Return the speed of all components over that of DiskANN's search by width, and the rounds."""
+def _by_width(space: Workspace, searcher: ours.Ours, star: str, identity: str) -> dict[str, Any]:
+    """Return the speed of all components by width over those of DiskANN's search and of the program."""
     found = {}
     for width in WIDTHS:
-        searches = {
-            PLAIN: searcher.search(identity, one_a_thread("beam", "medoid", width)),
-            WHOLE: searcher.search(star, one_a_thread("page", "centroids", width)),
-        }
-        rounds = in_turns(searches, tuned_sizes(searches, bandwidth.POINTS), ROUNDS)
-        found[str(width)] = {"whole": _faster(rounds, WHOLE, PLAIN), "rounds": short(rounds)}
+        with diskann.DiskAnn(space, width=width) as peer:
+            found[str(width)] = _beside_program(
+                {
+                    PLAIN: searcher.search(identity, one_a_thread("beam", "medoid", width)),
+                    WHOLE: searcher.search(star, one_a_thread("page", "centroids", width)),
+                    PROGRAM: peer.search(),
+                }
+            )
     return found
+
+
+def _by_threads(space: Workspace, searcher: ours.Ours, star: str, identity: str) -> dict[str, Any]:
+    """Return the same by threads, from one to as many as cores."""
+    found = {}
+    for threads in range(1, THREADS + 1):
+        way = "single" if threads == 1 else "batch"
+        plain, whole = (
+            one_a_thread(*how, threads=threads) for how in (("beam", "medoid"), ("page", "centroids"))
+        )
+        with diskann.DiskAnn(space) as peer:
+            found[str(threads)] = _beside_program(
+                {
+                    PLAIN: searcher.search(identity, plain, way=way),
+                    WHOLE: searcher.search(star, whole, way=way),
+                    PROGRAM: peer.search(way),
+                }
+            )
+    return found
+
+
+def _beside_program(searches: dict[str, Search]) -> dict[str, Any]:
+    """Return the speed of all components over those of the two others, and the rounds."""
+    rounds = in_turns(searches, tuned_sizes(searches, bandwidth.POINTS), ROUNDS)
+    return {
+        "whole": _faster(rounds, WHOLE, PLAIN),
+        "program": _faster(rounds, WHOLE, PROGRAM),
+        "rounds": short(rounds),
+    }
 
 
 def _faster(rounds: list[Round], name: str, other: str) -> Figure | None:

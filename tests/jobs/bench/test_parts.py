@@ -14,7 +14,8 @@ from tests.support.bench import N_QUERIES, FakeOurs, faked
 
 from indexmill.jobs.bench.common import disk, tables
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin
-from indexmill.jobs.bench.programs.ours import Setting
+from indexmill.jobs.bench.programs import ours_serve
+from indexmill.jobs.bench.programs.ours import Setting, Shape
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.bench.sift1m import (
     ablation,
@@ -116,11 +117,27 @@ def test_searches_of_the_paper_have_one_query_a_thread_and_are_compared_at_the_s
         for gain in cell["speedup"].values():
             assert gain["value"] == pytest.approx(1.3)  # the fake's pages, as in the part ablation
         assert cell["whole"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
-    for one in found["widths"].values():
+    for one in (*found["widths"].values(), *found["by_threads"].values()):
         assert one["whole"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
+        assert one["program"]["value"] == pytest.approx(3 / 1.2)
+    assert set(found["by_threads"]) == {"1", "2"}
     made = [paper.one_a_thread("page", "medoid", width) for width in paper.WIDTHS]
     settings = {(setting.inflight, setting.beam_width) for setting in made}
     assert settings == {(1, 2), (1, 4), (1, 8)}
+
+
+def test_an_index_of_another_simulated_device_is_closed_before_one_is_opened() -> None:
+    opened = {("a", "io_uring"): 1, ("a", "simulated:x"): 2, ("b", "simulated:x"): 3}
+    for engine in ("simulated:x", "io_uring"):
+        ours_serve.let_go(opened, engine)
+        assert len(opened) == 3
+    ours_serve.let_go(opened, "simulated:y")
+    assert opened == {("a", "io_uring"): 1}
+
+
+def test_an_index_is_named_by_the_vectors_that_its_centroids_are_trained_on() -> None:
+    assert Shape("star").name == "star"
+    assert Shape("star", 62500, sample_vectors=1_000_000).name == "star-62500-of-1000000"
 
 
 @pytest.mark.usefixtures("faked")
