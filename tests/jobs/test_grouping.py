@@ -247,7 +247,7 @@ def tried(scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
     monkeypatch.setattr(bench_assign, "IN_BUFFERS", (1 << 14,))
     data = Dataset(tmp_path / "set")
     generate(data.folder, 300, 5, 1)
-    options = Namespace(scratch=[scratch], rounds=1, leaders=260, leader_index="groups")
+    options = Namespace(scratch=[scratch], rounds=1, leaders=260)
     return Run("assign", {"sift1m": data}, tmp_path, 300, options)
 
 
@@ -260,6 +260,20 @@ def test_generated_vectors_are_assigned_through_the_studys_tree(tried: Run) -> N
     assert [one["name"] for one in found["data"]] == ["sift1m"]
     assert found["parts"]["tree"]["data"]["n_vectors"] == 3000
     assert "### Leaders in a tree: 3,000 vectors" in BENCHMARK.render(found, "r.json")
+
+
+def test_other_indexes_over_the_leaders_are_parts_of_their_own(tried: Run) -> None:
+    assert BENCHMARK.run(tried, ["assign-exact", "assign-graph"]) == []
+    found = record.load(tried.results)
+    for index in ("exact", "graph"):
+        part = found["parts"][f"assign-{index}"]
+        assert part["leaders"]["index"] == index
+        assert [(run["policy"], run["in_buffer_bytes"]) for run in part["medians"]] == [
+            (policy, bench_assign.ONE_BUFFER[0]) for policy in POLICIES
+        ]
+    text = BENCHMARK.render(found, "r.json")
+    assert "### Leaders found by brute force" in text
+    assert "260 leaders, found through graph: the nearest of" in text
 
 
 def test_parts_lie_on_the_drive_of_their_setup(

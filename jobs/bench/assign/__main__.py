@@ -1,12 +1,15 @@
 """Measure assignment by append files and by chunk files (eCP study, Tables 2 and 3).
 
-The measurement is `indexmill bench assign` with the parameters below. Parts *tree* and *drives* have generated
+The measurement is `indexmill bench assign` with the parameters below; parts *assign-exact* and *assign-graph* find
+leaders by brute force and through a graph, which take longer than groups. Parts *tree* and *drives* have generated
 vectors, the paper's tree of depth 3, its size of a leaf, and an in-buffer that makes as many chunk files. Part *chunks*
 writes and sorts the chunk files of builds, raw and compressed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +19,16 @@ from indexmill.jobs.bench.assign.large import ROUNDS, assigned, tree
 from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.console.progress import stderr_progress
-from indexmill.jobs.grouping.setting import INDEXES, Setting, make_record
+from indexmill.jobs.grouping.setting import Setting, make_record
 
 LEADERS = 10_000
 #: Bytes of in-buffers: from 123 chunk files down to 2.
 IN_BUFFERS = (1 << 20, 4 << 20, 16 << 20, 32 << 20, 64 << 20)
+#: That of other indexes over the leaders.
+ONE_BUFFER = (32 << 20,)
 
 
-def measure(run: Run) -> dict[str, Any]:
+def measure(run: Run, index: str = "groups", in_buffers: Sequence[int] = IN_BUFFERS) -> dict[str, Any]:
     """Assign the vectors of the set by both policies, with parts on each scratch path."""
     given = run.options
 
@@ -31,7 +36,7 @@ def measure(run: Run) -> dict[str, Any]:
         return open_source(run.sets["sift1m"].base)
 
     rounds = given.rounds or ROUNDS
-    setting = Setting(given.leaders, IN_BUFFERS, given.scratch, THREADS, rounds, index=given.leader_index)
+    setting = Setting(given.leaders, in_buffers, given.scratch, THREADS, rounds, index=index)
     with stderr_progress() as progress:
         found = make_record(open_input, setting, progress, "sift1m")
     return assigned(found)
@@ -39,14 +44,19 @@ def measure(run: Run) -> dict[str, Any]:
 
 BENCHMARK = Benchmark[Run](
     "assign",
-    {"assign": measure, "tree": tree, "drives": drives.measure, "chunks": chunks.measure},
+    {
+        "assign": measure,
+        **{f"assign-{index}": partial(measure, index=index, in_buffers=ONE_BUFFER) for index in ("exact", "graph")},
+        "tree": tree,
+        "drives": drives.measure,
+        "chunks": chunks.measure,
+    },
     options=ROUNDS_OPTION
     | {
         "--scratch": {
             "type": Path, "action": "append", "required": True, "help": "where parts are written; may repeat"
         },
         "--leaders": {"type": int, "default": LEADERS, "help": "vectors that the others are assigned to"},
-        "--leader-index": {"choices": INDEXES, "default": "groups", "help": "how a leader is found"},
     },
 )  # fmt: skip
 
