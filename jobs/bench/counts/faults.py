@@ -16,6 +16,7 @@ from indexmill.jobs.bench.common.disk import drop_cache
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
 from indexmill.jobs.bench.common.process import module
 from indexmill.jobs.bench.counts.sets import given
+from indexmill.jobs.bench.lsh.space import formula_candidates
 from indexmill.jobs.bench.programs import ours
 
 NAME = "sift1m"
@@ -25,13 +26,14 @@ CACHE_SHARES = (32 / 530, 0.25)
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """Build tables with the default parameters, and count faults and reads of mapped searches."""
+    """Build tables with the radii of the formula, and count faults and reads of mapped searches."""
     case = given(run, NAME)
     index = case.out / "mapped.index"
     if not case.is_built(index):
         indexmill.build(
-            case.data.base, index, kind="lsh", seed=SEED, memory=BUILD_MEMORY, workers=THREADS, force=True
-        )
+            case.data.base, index, kind="lsh", candidates=formula_candidates(case.data.shape()[0], {}), seed=SEED,
+            memory=BUILD_MEMORY, workers=THREADS, force=True,
+        )  # fmt: skip
     tables = sum(file["bytes"] for file in ours.manifest(index)["files"] if file["name"] != "vectors.imx")
     counted = {}
     for share in CACHE_SHARES:

@@ -9,8 +9,8 @@ import math
 
 from indexmill.pipeline.cost.recommend import Advice, Cost, Task
 
-#: Bytes of an entry of a table with its share of half-full blocks, radii, and tables at 1,000,000 vectors.
-_ENTRY_BYTES, _RADII, _TABLES_AT_MILLION = 7.3, 6, 45
+#: Bytes of an entry of a table with its share of half-full blocks, radii, and tables at 1,000,000 vectors, of SIFT.
+_ENTRY_BYTES, _RADII, _TABLES_AT_MILLION = 7.6, 4, 45
 #: Tables grow like n to this power (rho, times gamma).
 _TABLES_GROWTH = 0.25
 #: Insertions into tables that a build makes a second.
