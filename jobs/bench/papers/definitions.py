@@ -44,6 +44,20 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Judgement(_Strict):
+    """A verdict on a figure that no record holds yet, which counts once one does and the condition holds.
+
+    Attributes
+    ----------
+    verdict, because, holds
+        As of a `Row`.
+    """
+
+    verdict: Verdict
+    because: str = ""
+    holds: Text
+
+
 class Row(_Strict):
     """A figure of a paper, or a few that belong together.
 
@@ -53,7 +67,8 @@ class Row(_Strict):
     paper : str
         What the paper reports, with its units.
     ours : str
-        A template whose holes name places of records, as in `common.tables`; empty where nothing was measured.
+        A template whose holes name places of records, as in `common.tables`; empty where nothing was measured, unless
+        the row `waits_for` a part.
     on : str
         Data and setting of ours.
     verdict : Verdict
@@ -63,6 +78,10 @@ class Row(_Strict):
         A condition on places of records without which the verdict is wrong.
     code : str
         For "implemented": the file that does what the drawing or listing shows.
+    waits_for : str
+        For "not measured yet": the part of a record that holds the figure once it has run, as ``lsh.growth_storage``.
+    once : tuple of Judgement
+        Verdicts from then on; the first whose condition holds.
     """
 
     what: Text
@@ -73,6 +92,8 @@ class Row(_Strict):
     because: str = ""
     holds: str = ""
     code: str = ""
+    waits_for: str = ""
+    once: tuple[Judgement, ...] = ()
 
     @model_validator(mode="after")
     def _says_what_its_verdict_needs(self) -> Row:
@@ -86,9 +107,30 @@ class Row(_Strict):
             )
         if self.verdict in _WITH_FIGURE and not self.ours:
             raise ValueError(f"{self.what}: {self.verdict} needs `ours`")
-        if self.verdict == "not measured yet" and (self.ours or self.holds):
-            raise ValueError(f"{self.what}: a figure of a record is measured; give another verdict")
+        if self.verdict == "not measured yet" and (self.holds or bool(self.ours) != bool(self.waits_for)):
+            raise ValueError(
+                f"{self.what}: a figure of a record is measured; give another verdict, or a part that the row waits for"
+            )
+        if bool(self.waits_for) != bool(self.once) or (self.once and self.verdict != "not measured yet"):
+            raise ValueError(f"{self.what}: `waits_for` goes with `once`, and with not measured yet alone")
+        for judgement in self.once:
+            self.judged(judgement)
         return self
+
+    def judged(self, judgement: Judgement) -> Row:
+        """Return the row as it is once its part has run.
+
+        Raises
+        ------
+        ValueError
+            If it does not say what the verdict needs.
+        """
+        return Row(what=self.what, paper=self.paper, ours=self.ours, on=self.on, **judgement.model_dump())
+
+    @property
+    def waiting(self) -> Row:
+        """The row as it is until its part has run: without figures."""
+        return self.model_copy(update={"ours": "", "on": "", "waits_for": "", "once": ()})
 
 
 class Exhibit(_Strict):
