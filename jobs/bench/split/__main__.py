@@ -81,7 +81,7 @@ def _run(space: Run, index: Path, queries: Any, crew: list[Worker]) -> dict[str,
     return {
         "seconds": max(seconds),
         "spread": spread(seconds),
-        "off": max(abs(took - said) / said for took, said in zip(seconds, planned, strict=True)),
+        "off": max(abs(took - said) / said for took, said in zip(seconds, planned, strict=True) if said),
         "worker_seconds": seconds,
         "planned_seconds": planned,
         "planned_batches": [one.planned for one in report.workers],
