@@ -92,6 +92,7 @@ def label_ends(
     shrink : float
         Points between the last point of a curve and the line to its name.
     """
+    axes.get_ylim()  # fits the limits to what was drawn, which matplotlib puts off until somebody asks
     to_share = axes.transData + axes.transAxes.inverted()
     heights = [float(to_share.transform(end)[1]) for _, _, end in ends]
     for (label, colour, end), height in zip(ends, spread(heights, gap), strict=True):

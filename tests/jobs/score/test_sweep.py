@@ -12,7 +12,7 @@ import pytest
 
 from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.jobs.console.tables import stdout_console
-from indexmill.jobs.score.figure import spread, to_axis
+from indexmill.jobs.score.figure import label_ends, new_figure, spread, to_axis
 from indexmill.jobs.score.plot_sweep import curves, save_sweep
 from indexmill.jobs.score.sweep import default_sizes, output_paths, write_table
 from indexmill.jobs.score.table import score_table
@@ -127,3 +127,17 @@ def test_the_printed_table_fits_a_hundred_columns(capsys: pytest.CaptureFixture[
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 100
     assert "93%" in shown
     assert "completion" in shown
+
+
+def test_names_of_curves_stand_level_with_their_last_points() -> None:
+    made = new_figure(4, 3)
+    axes = made.subplots()
+    axes.set_yscale("log")
+    curves = {"low": [90.0, 12.0], "high": [1000.0, 400.0]}
+    for heights in curves.values():
+        axes.plot([1, 2], heights)
+    label_ends(axes, [(name, "black", (2, heights[-1])) for name, heights in curves.items()], 0.05, shrink=2)
+    made.draw_without_rendering()
+    to_share = axes.transData + axes.transAxes.inverted()
+    level = [to_share.transform((2, heights[-1]))[1] for heights in curves.values()]
+    assert [text.xyann[1] for text in axes.texts] == pytest.approx(level)
