@@ -14,10 +14,10 @@ from tests.oracles.files.on_page import read_on_page
 from tests.oracles.files.small_index import Aids, SmallIndex, random_navigation, write_small_index
 from tests.oracles.files.verify import verify_index
 from tests.oracles.graph.on_page import OnPageOracle
+from tests.support.indexes.sealed import reseal
 
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, write_navigation
-from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
 from indexmill.formats.pagefile.frame import PAGE_BYTES, block_checksums
 from indexmill.reader import _native
 from indexmill.reader.choices import POLICIES
@@ -167,14 +167,6 @@ def test_opening_reads_and_holds_as_much_whatever_the_size(tmp_path: Path) -> No
     assert costs[False, 4000][1] > costs[False, 400][1] + 4 * 3600
 
 
-def resealed(path: Path) -> None:
-    """Fit the manifest to files that were changed."""
-    build_id, files = seal_files(path, [p.name for p in path.iterdir() if p.suffix == ".imx"])
-    manifest = replace(read_manifest(path), build_id=build_id, files=files)
-    (path / "manifest.json").unlink()
-    write_manifest(path, manifest)
-
-
 def blocks_of(index: SmallIndex) -> np.ndarray:
     """The blocks of graph.imx, uint8 (m, bytes), as a copy."""
     data = (index.path / "graph.imx").read_bytes()
@@ -186,7 +178,7 @@ def blocks_of(index: SmallIndex) -> np.ndarray:
 def rewrite(index: SmallIndex, blocks: np.ndarray) -> None:
     path = index.path / "graph.imx"
     patch_page_file(path, {section_offset(path, "nodes"): blocks.tobytes()})
-    resealed(index.path)
+    reseal(index.path)
 
 
 def test_a_flipped_bit_is_named(small: SmallIndex) -> None:
@@ -238,7 +230,7 @@ def test_codes_of_another_size_and_a_navigation_graph_are_refused(small: SmallIn
             Index(small.path)
         path.write_bytes(whole)
     write_navigation(small.path / NAVIGATION_NAME, random_navigation(np.random.default_rng(1), 300, 20), 300)
-    resealed(small.path)
+    reseal(small.path)
     with pytest.raises(CorruptFile, match=r"no navigation\.imx beside codes in nodes"):
         Index(small.path)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.relaid import write_relaid
 from tests.oracles.graph import exact as oracle
 from tests.support.indexes.builds import assert_sound, build, clustered, far_away
+from tests.support.indexes.sealed import check_unlisted, reseal
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.index import IndexFiles
-from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
-from indexmill.reader import _native
 from indexmill.reader.index import Index
 
 N, DIM, K, L = 4000, 40, 10, 120
@@ -247,18 +245,7 @@ def test_a_missing_or_damaged_file_is_an_error(tmp_path: Path) -> None:
 
 def test_an_index_that_lists_no_file_of_the_vectors_it_keeps_is_damage(tmp_path: Path) -> None:
     index = build(tmp_path / "ix", clustered(500, 30), node_dtype="sq8", keep_vectors=True)
-    (index / "vectors.imx").unlink()
-    manifest = parse_manifest(index)
-    names = [entry.name for entry in manifest.files if entry.name != "vectors.imx"]
-    build_id, files = seal_files(index, names)
-    write_manifest(index, replace(manifest, build_id=build_id, files=files))
-    unlisted = r"manifest\.json: files: expected .* vectors\.imx, as .keep_vectors. of .parameters. is true"
-    with pytest.raises(CorruptFile, match=unlisted):
-        Index(index)
-    with pytest.raises(CorruptFile, match=unlisted):
-        IndexFiles(index)
-    (damage,) = _native.verify(str(index))
-    assert "vectors.imx" in damage
+    check_unlisted(index, Index, IndexFiles)
 
 
 @pytest.mark.parametrize(
@@ -269,9 +256,7 @@ def test_vectors_of_another_index_are_damage(
 ) -> None:
     index = build(tmp_path / "ix", clustered(500, 30), node_dtype="sq8", keep_vectors=True)
     write_vectors(index / "vectors.imx", RowFormat(dim, dtype), n, "l2", np.zeros((n, dim), dtype))
-    manifest = parse_manifest(index)
-    build_id, files = seal_files(index, [entry.name for entry in manifest.files])
-    write_manifest(index, replace(manifest, build_id=build_id, files=files))
+    reseal(index)
     with pytest.raises(CorruptFile, match=f"vectors.imx: field .{field}. in the header"):
         Index(index)
     with pytest.raises(CorruptFile, match=f"vectors.imx: field '{field}'"):

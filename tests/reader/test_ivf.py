@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from tests.support.cli import run, run_json
 from tests.support.indexes.builds import far_away
 from tests.support.indexes.built import Built
 from tests.support.indexes.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
+from tests.support.indexes.sealed import check_unlisted, reseal
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError, OtherKind
-from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.reader import _native
@@ -489,8 +488,7 @@ def test_a_score_has_a_row_for_each_number_of_lists(indexes: dict[str, Path], tm
 def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:
     path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4, keep_vectors=True)
     write_vectors(path / "vectors.imx", RowFormat(DIM, "float32"), 299, "l2", make_vectors("float32", 299))
-    build_id, files = seal_files(path, [entry.name for entry in parse_manifest(path).files])
-    write_manifest(path, replace(parse_manifest(path), build_id=build_id, files=files))
+    reseal(path)
     assert [text for text in verify_index(path) if "vectors.imx: fields: expected (300, 12" in text]
     with pytest.raises(CorruptFile, match=r'vectors.imx: field "n_vectors" in the header: expected 300'):
         IvfIndex(path)
@@ -498,18 +496,7 @@ def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:
 
 def test_lists_that_list_no_file_of_the_vectors_they_keep_are_damage(tmp_path: Path) -> None:
     path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4, keep_vectors=True)
-    (path / "vectors.imx").unlink()
-    manifest = parse_manifest(path)
-    names = [entry.name for entry in manifest.files if entry.name != "vectors.imx"]
-    build_id, files = seal_files(path, names)
-    write_manifest(path, replace(manifest, build_id=build_id, files=files))
-    unlisted = r"manifest\.json: files: expected .* vectors\.imx, as .keep_vectors. of .parameters. is true"
-    with pytest.raises(CorruptFile, match=unlisted):
-        IvfIndex(path)
-    with pytest.raises(CorruptFile, match=unlisted):
-        IvfFiles(path)
-    (damage,) = _native.verify(str(path))
-    assert "vectors.imx" in damage
+    check_unlisted(path, IvfIndex, IvfFiles)
 
 
 def test_a_join_learns_from_the_nearest_list_of_each_copy(tmp_path: Path) -> None:

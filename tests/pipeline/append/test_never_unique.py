@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pyarrow as pa
 import pytest
 from tests.support.indexes.deleted import DIM, KINDS, LISTS
 from tests.support.indexes.lsh import FIXED
+from tests.support.indexes.sealed import reseal
 
 import indexmill
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.ids import read_ids, write_ids
-from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
-from indexmill.formats.kinds import KINDS as FILES
 
 N = 90
 VECTORS = np.random.default_rng(8).integers(0, 60, (N, DIM)).astype(np.uint8)
@@ -36,11 +34,9 @@ def build(kind: str, out: Path, vectors: np.ndarray, ids: np.ndarray) -> Path:
     np.save(out.with_suffix(".npy"), VECTORS[:LISTS].astype(np.float32))
     how = {"ivf": {"centroids": str(out.with_suffix(".npy"))}, "lsh": FIXED}.get(kind, {})
     indexmill.build(vectors, out, ids=np.arange(len(vectors)), **{**KINDS[kind], **how, "workers": 1})
-    manifest = read_manifest(out, FILES)
     vector_ids, _ = read_ids(out / "ids.imx")
     write_ids(out / "ids.imx", vector_ids, pa.array(ids[vector_ids], pa.int64()))
-    build_id, files = seal_files(out, [entry.name for entry in manifest.files])
-    write_manifest(out, replace(manifest, build_id=build_id, files=files))
+    reseal(out)
     return out
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ from tests.oracles.files.small_index import write_small_index
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.deleted import KINDS, LISTS, NAMES, VECTORS, Built, N, found_in
 from tests.support.indexes.ivf import join, result
+from tests.support.indexes.sealed import reseal
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, TooNew
 from indexmill.formats.index import manifest as manifests
 from indexmill.formats.index.deleted import read_deleted
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.kinds import KINDS as FILES
 from indexmill.pipeline.execution import failpoint
 from indexmill.pipeline.generations import removal
@@ -175,10 +175,8 @@ def test_all_vectors_of_an_id_go(tmp_path: Path, id_type: pa.DataType) -> None:
     elif id_type == pa.large_binary():
         values = [bytes([i]) for i in values]
     slots = np.random.default_rng(1).permutation(90).astype(np.uint32)
-    manifest = read_manifest(index)
     write_ids(index / "ids.imx", slots, pa.array([values[i] for i in slots], id_type))
-    build_id, files = seal_files(index, [entry.name for entry in manifest.files])
-    write_manifest(index, replace(manifest, build_id=build_id, files=files))
+    reseal(index)
     ids = [values[0], values[30], values[89]]
     report = indexmill.delete(index, ids)
     same = [i for i in range(90) if values[i] in ids]
@@ -193,10 +191,8 @@ def test_numbers_of_a_text_are_missing_where_they_are_out_of_range(
 ) -> None:
     index = write_small_index(tmp_path, n=90, R=4, id_type="none").path
     if id_type != pa.uint32():
-        manifest = read_manifest(index)
         write_ids(index / "ids.imx", np.arange(90, dtype=np.uint32), pa.array(range(90), id_type))
-        build_id, files = seal_files(index, [entry.name for entry in manifest.files])
-        write_manifest(index, replace(manifest, build_id=build_id, files=files))
+        reseal(index)
     path = tmp_path / "ids.txt"
     path.write_text(f" 3 \n\n04\n4\n-1\n{2**63 - 1}\n{2**64}\n{-(2**63) - 1}\n{'9' * 5000}\n")
     report = indexmill.delete(index, path, missing="ignore")

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
+from tests.support.indexes.sealed import reseal
 from tests.support.sizes.far import N_FAR, far_graph, far_tables
 from tests.support.sizes.sparse import BYTES_32, PAGES_24, need_holes
 
-from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.reader.native import verify
-
-
-def sealed(path: Path, kind: str) -> None:
-    """Give an index the build id and the digests of its files."""
-    manifest = read_manifest(path, (kind,))
-    build_id, files = seal_files(path, [entry.name for entry in manifest.files])
-    write_manifest(path, replace(manifest, build_id=build_id, files=files))
 
 
 def test_a_graph_beyond_two_to_the_32_bytes_is_sound(tmp_path: Path) -> None:
     need_holes(tmp_path)
     index = far_graph(tmp_path / "index", 900, BYTES_32 // PAGE_BYTES)
-    sealed(index.path, "graph")
+    reseal(index.path)
     assert verify(str(index.path)) == []
 
 
@@ -31,6 +23,6 @@ def test_chains_beyond_two_to_the_24_blocks_are_followed(tmp_path: Path) -> None
     """All that is wrong is what was left out: the entries of the vectors before, after all of the far ones."""
     need_holes(tmp_path)
     index = far_tables(tmp_path / "index", 128, PAGES_24 + 1, dim=4)
-    sealed(index.path, "lsh")
+    reseal(index.path)
     (said,) = verify(str(index.path))
     assert f"radius 0, table 0: expected {index.n} entries, got {N_FAR}" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,13 @@ import pytest
 from tests.support.cli import run_json
 from tests.support.indexes.builds import assert_sound, build, clustered, data_files
 from tests.support.indexes.export import keep_streams, nameless
+from tests.support.indexes.sealed import reseal
 
 import indexmill
 from indexmill.formats.errors import IndexmillError, InputError
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.graph.index import IndexFiles
-from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.pipeline.kinds.graph.memory import stage_bytes
 from indexmill.pipeline.kinds.graph.shape import GraphShape
@@ -152,9 +152,7 @@ def test_a_file_in_another_order_is_damage(tmp_path: Path) -> None:
     _, kept = stored(index)
     kept[[17, 400]] = kept[[400, 17]]
     write_vectors(index / "vectors.imx", RowFormat(DIM, "float32"), 600, "l2", kept)
-    manifest = read_manifest(index)
-    build_id, files = seal_files(index, [entry.name for entry in manifest.files])
-    write_manifest(index, replace(manifest, build_id=build_id, files=files))
+    reseal(index)
     (damage,) = _native.verify(str(index))
     assert re.search(
         r"vectors\.imx: page \d+: slot 17, component \d+: expected the value that graph.imx codes", damage
