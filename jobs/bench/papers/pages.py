@@ -89,14 +89,14 @@ def settled_paper(name: str, paper: Paper, shelf: Shelf) -> Paper:
 
 
 def page(name: str, paper: Paper, shelf: Shelf) -> str:
-    """Return the page of a paper.
+    """Return the page of a paper whose rows are `settled`.
 
     Raises
     ------
     LookupError, ValueError
         As `cells`.
     """
-    paper, shelf = settled_paper(name, paper, shelf), shelf.named(paper.names)
+    shelf = shelf.named(paper.names)
     context = {
         "paper": paper,
         "about": shelf.fill(paper.about),
@@ -130,7 +130,7 @@ def texts(papers: dict[str, Paper], shelf: Shelf) -> dict[str, str]:
     Raises
     ------
     LookupError, ValueError
-        As `page`.
+        As `settled` and `page`.
     """
     papers = {name: settled_paper(name, paper, shelf) for name, paper in papers.items()}
     made = {f"{name}.md": page(name, paper, shelf) for name, paper in papers.items()}

@@ -164,19 +164,23 @@ def waiting(part: str) -> Paper:
 @pytest.mark.parametrize(
     ("share", "verdict"), [(0.6, "| 60% | a set; record `tried` | *reproduced* |"), (0.3, "*: it is 30% |")]
 )
+def shown(paper: Paper, shelf: Shelf) -> str:
+    return pages.texts({"a": paper}, shelf)["a.md"]
+
+
 def test_a_row_that_waits_for_a_part_has_its_verdict_once_the_part_has_run(
     tmp_path: Path, share: float, verdict: str
 ) -> None:
     shelf = Shelf(records(tmp_path, share=share))
-    assert verdict in pages.page("a", waiting("one_part"), shelf)
-    text = pages.page("a", waiting("other_part"), shelf)
+    assert verdict in shown(waiting("one_part"), shelf)
+    text = shown(waiting("other_part"), shelf)
     assert "| share | 50% | none |  | *not measured yet*: part `x` has not run yet |" in text
     assert "1 rows: 1 not measured yet" in text
 
 
 def test_a_figure_for_which_a_waiting_row_has_no_verdict_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ours is 45%, for which the row has no verdict"):
-        pages.page("a", waiting("one_part"), Shelf(records(tmp_path, share=0.45)))
+        shown(waiting("one_part"), Shelf(records(tmp_path, share=0.45)))
 
 
 def test_rows_wait_for_parts_of_benchmarks_and_what_they_wait_with_can_be_read() -> None:
@@ -188,6 +192,12 @@ def test_rows_wait_for_parts_of_benchmarks_and_what_they_wait_with_can_be_read()
         for judgement in row.once:
             TEMPLATES.parse(judgement.because)
             TEMPLATES.compile_expression(judgement.holds)
+
+
+def test_no_row_waits_for_a_part_that_has_run(shelf: Shelf) -> None:
+    """Its verdict stands in the definition from then on, and the others go."""
+    waits = {row.what: row.waits_for for one in PAPERS.values() for row in one.rows if row.waits_for}
+    assert [what for what, part in waits.items() if shelf.has(part)] == []
 
 
 def moved(folder: Path, factor: float, components: tuple[str, ...], *, gain: bool = False) -> Shelf:
@@ -208,7 +218,9 @@ def moved(folder: Path, factor: float, components: tuple[str, ...], *, gain: boo
 def test_verdicts_on_large_speed_ups_stand_the_noise_between_runs(tmp_path: Path, factor: float) -> None:
     shelf = moved(tmp_path, factor, ("BC", "ABC"), gain=True)
     for name in ("aio-ann", "diskann-plus-plus"):
-        assert pages.page(name, PAPERS[name], shelf) != (pages.PAGES / f"{name}.md").read_text()
+        assert (
+            pages.texts({name: PAPERS[name]}, shelf)[f"{name}.md"] != (pages.PAGES / f"{name}.md").read_text()
+        )
 
 
 @pytest.mark.parametrize("component", ["A", "B", "C", "AB", "AC", "BC", "ABC"])
