@@ -63,10 +63,6 @@ _VERSIONS = (
 )  # fmt: skip
 
 
-class NoAnswer(TimeoutError):
-    """A call takes too long, and is left behind."""
-
-
 def reached(filesystem: Any) -> Any:
     """Return a file system of pyarrow as it is, and `ClientFiles` for one that stands before a client of fsspec."""
     if isinstance(filesystem, fs.PyFileSystem) and isinstance(filesystem.handler, fs.FSSpecHandler):
@@ -85,17 +81,21 @@ def answer_seconds(n_bytes: int) -> float:
     return ANSWER_SECONDS + n_bytes / LEAST_BYTES_PER_SECOND
 
 
-def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 0) -> T:
+def in_time(
+    left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 0, late: type[OSError] = TimeoutError
+) -> T:
     """Return ``call()``, which moves so many bytes, and is made by a thread of its own.
 
     Parameters
     ----------
     left : list of Thread
         Calls of the same client that were left behind, which changes.
+    late : type
+        The error of a call that takes too long, and is left behind.
 
     Raises
     ------
-    NoAnswer
+    late
         If it takes too long.
     TimeoutError
         If too many calls before have not ended; it is not made.
@@ -117,7 +117,7 @@ def in_time(left: list[threading.Thread], call: Callable[[], T], n_bytes: int = 
     if thread.is_alive():
         with _LOCK:
             left.append(thread)
-        raise NoAnswer(no_answer(seconds))
+        raise late(no_answer(seconds))
     return _told(answer.result)
 
 
@@ -216,15 +216,15 @@ class ClientFiles:
 
     def open_output_stream(self, path: str) -> _Output:
         """Open a file to write, in place of what is there."""
-        return _Output(self, self.ended(lambda: self.client.open(path, "wb")))
+        return _Output(self, self.changed(lambda: self.client.open(path, "wb")))
 
     def delete_file(self, path: str) -> None:
         """Delete a file."""
-        self._sure(path, lambda: self.ended(lambda: self.client.rm(path)))
+        self._sure(path, lambda: self.changed(lambda: self.client.rm(path)))
 
     def delete_dir(self, path: str) -> None:
         """Delete all files below a directory."""
-        self._sure(path, lambda: self.ended(lambda: self.client.rm(path, recursive=True), _LISTED_BYTES))
+        self._sure(path, lambda: self.changed(lambda: self.client.rm(path, recursive=True), _LISTED_BYTES))
         if left := self._below(path):
             raise OSError(f"{left[0].path}: still there after it was deleted")
 
@@ -253,9 +253,9 @@ class ClientFiles:
             except (TypeError, NotImplementedError):
                 self.client.pipe_file(path, data)
 
-        self.ended(pipe, len(data))
+        self.changed(pipe, len(data))
 
-    def ended(self, call: Callable[[], T], n_bytes: int = 0) -> T:
+    def changed(self, call: Callable[[], T], n_bytes: int = 0) -> T:
         """Return ``call()``, which writes so many bytes, or deletes.
 
         Raises
@@ -265,10 +265,7 @@ class ClientFiles:
         OSError
             As `in_time`.
         """
-        try:
-            return in_time(self._left, call, n_bytes)
-        except NoAnswer as error:
-            raise Unanswered(str(error)) from None
+        return in_time(self._left, call, n_bytes, Unanswered)
 
     def _cat(self, path: str, start: int | None, end: int | None) -> bytes:
         from fsspec.spec import AbstractFileSystem
@@ -350,19 +347,19 @@ class _Output:
 
     def __exit__(self, *error: object) -> None:
         if not self._hangs:  # else a thread is still at work on the file
-            self._ended(self._file.close)  # some clients send nothing before
+            self._send(self._file.close)  # some clients send nothing before
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
         self._written += len(data)
-        self._ended(lambda: self._file.write(data), len(data))
+        self._send(lambda: self._file.write(data), len(data))
 
-    def _ended(self, call: Callable[[], Any], n_bytes: int = 0) -> None:
-        """Make a call, which sends so many bytes and those that the file has kept: of one with blocks, one at most."""
+    def _send(self, call: Callable[[], Any], n_bytes: int = 0) -> None:
+        """Make a call that sends `n_bytes` and what the file has buffered, which is one block at most."""
         block = getattr(self._file, "blocksize", None)
         sent = self._written if block is None else min(self._written, block + n_bytes)
         try:
-            self._files.ended(call, sent)
+            self._files.changed(call, sent)
         except (Unanswered, KeyboardInterrupt):
             self._hangs = True
             raise

@@ -151,6 +151,10 @@ def test_a_verdict_that_no_longer_holds_is_an_error(tmp_path: Path) -> None:
         pages.page("a", judged, Shelf(records(tmp_path, share=0.3)))
 
 
+def shown(paper: Paper, shelf: Shelf) -> str:
+    return pages.texts({"a": paper}, shelf)["a.md"]
+
+
 def waiting(part: str) -> Paper:
     """A row that has a verdict once `part` has run."""
     once = [
@@ -164,10 +168,6 @@ def waiting(part: str) -> Paper:
 @pytest.mark.parametrize(
     ("share", "verdict"), [(0.6, "| 60% | a set; record `tried` | *reproduced* |"), (0.3, "*: it is 30% |")]
 )
-def shown(paper: Paper, shelf: Shelf) -> str:
-    return pages.texts({"a": paper}, shelf)["a.md"]
-
-
 def test_a_row_that_waits_for_a_part_has_its_verdict_once_the_part_has_run(
     tmp_path: Path, share: float, verdict: str
 ) -> None:
