@@ -14,7 +14,7 @@ from tests.oracles.files.on_page import read_on_page
 from tests.oracles.files.small_index import Aids, SmallIndex, random_navigation, write_small_index
 from tests.oracles.files.verify import verify_index
 from tests.oracles.graph.on_page import OnPageOracle
-from tests.support.indexes.sealed import reseal
+from tests.support.damage import reseal
 
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, write_navigation

@@ -10,8 +10,8 @@ import pytest
 from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.relaid import write_relaid
 from tests.oracles.graph import exact as oracle
+from tests.support.damage import check_unlisted, reseal
 from tests.support.indexes.builds import assert_sound, build, clustered, far_away
-from tests.support.indexes.sealed import check_unlisted, reseal
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.graph.index import IndexFiles

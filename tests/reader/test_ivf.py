@@ -15,10 +15,10 @@ from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.files.lists import read_list
 from tests.oracles.files.verify import verify_index
 from tests.support.cli import run, run_json
+from tests.support.damage import check_unlisted, reseal
 from tests.support.indexes.builds import far_away
 from tests.support.indexes.built import Built
 from tests.support.indexes.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
-from tests.support.indexes.sealed import check_unlisted, reseal
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError, OtherKind

@@ -103,7 +103,8 @@ def fake(patch: pytest.MonkeyPatch) -> None:
         "percentiles_us": {str(p): 100.0 for p in completion.PERCENTILES},
     }  # fmt: skip
     patch.setattr(ours, "Ours", FakeOurs)
-    patch.setattr(ours, "ensure", lambda space, order, entries=1024, sample_vectors=None: order)
+    patch.setattr(ours, "ensure", lambda space, order, entries=1024: order)
+    patch.setattr(ours, "ensure_shape", lambda space, shape: shape.order)
     patch.setattr(diskann, "DiskAnn", FakeDiskAnn)
     patch.setattr(diskann, "ensure", lambda space: None)
     patch.setattr(disk, "read_rate", read_rate)

@@ -1,9 +1,10 @@
-"""Damage to the bytes of a file, at a known place or at any."""
+"""Damage to the bytes of a file, at a known place or at any, and an index whose digests fit its changed files."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from indexmill.formats.errors import CorruptFile
+from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
+from indexmill.reader import native
 
 #: Changes the bytes of a file.
 Change = Callable[[bytearray], object]
@@ -65,3 +68,26 @@ def damages(early: float, numbers: Sequence[int]) -> st.SearchStrategy[Damage]:
     value = st.one_of(st.integers(0, 255), st.sampled_from([*_ENDS, *numbers]))
     kept = st.one_of(st.just(1.0), st.floats(0, 1))
     return st.builds(Damage, kept, st.lists(st.tuples(place, value), max_size=4))
+
+
+def reseal(index: Path) -> None:
+    """Give an index the build id and the digests of what its files are now: those it lists, and new ones of pages."""
+    manifest = parse_manifest(index)
+    names = {entry.name for entry in manifest.files if (index / entry.name).exists()}
+    names |= {path.name for path in index.glob("*.imx")}
+    build_id, files = seal_files(index, names)
+    write_manifest(index, replace(manifest, build_id=build_id, files=files))
+
+
+def check_unlisted(index: Path, *readers: Callable[[Path], object]) -> None:
+    """Check that an index which keeps exact vectors and lists no file of them is damage to each reader, by name."""
+    (index / "vectors.imx").unlink()
+    reseal(index)
+    for read in readers:
+        with pytest.raises(
+            CorruptFile,
+            match=r"manifest\.json: files: expected .* vectors\.imx, as .keep_vectors. of .parameters. is true",
+        ):
+            read(index)
+    (damage,) = native.verify(index)
+    assert "vectors.imx" in damage

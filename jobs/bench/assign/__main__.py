@@ -24,7 +24,7 @@ from indexmill.jobs.grouping.setting import Setting, make_record
 LEADERS = 10_000
 #: Bytes of in-buffers: from 123 chunk files down to 2.
 IN_BUFFERS = (1 << 20, 4 << 20, 16 << 20, 32 << 20, 64 << 20)
-#: That of other indexes over the leaders.
+#: Bytes of the in-buffer of parts *assign-exact* and *assign-graph*.
 ONE_BUFFER = (32 << 20,)
 
 

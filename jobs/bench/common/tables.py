@@ -81,6 +81,13 @@ class Missing(StrictUndefined):
         return False
 
 
+class _NotReached(ChainableUndefined):
+    """What a record does not have: so is anything of it, and a formula with it fails."""
+
+    def __abs__(self) -> float:
+        raise UndefinedError("nothing has no size")
+
+
 class _Record(Environment):
     """Looks names up in the record first: ``found.values`` is an entry of that name, if there is one."""
 
@@ -105,7 +112,7 @@ def _environment(**options: Any) -> _Record:
 
 TEMPLATES = _environment(undefined=StrictUndefined)
 #: Figures of targets: what is not in a record was not reached.
-_FIGURES = _environment(undefined=ChainableUndefined)
+_FIGURES = _environment(undefined=_NotReached)
 
 
 def evaluate(expression: str, context: Mapping[str, Any]) -> Any:

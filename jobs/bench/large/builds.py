@@ -14,7 +14,7 @@ from indexmill.jobs.bench.common.curves import RECALL, key, ratio
 from indexmill.jobs.bench.common.dataset import Dataset, write_truth
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.common.process import Failed, indexmill, told
-from indexmill.jobs.bench.large.reads import lists_reads, pages_reads, reads_of
+from indexmill.jobs.bench.large.reads import index_reads, reads_of
 from indexmill.jobs.bench.large.refused import reason_of
 from indexmill.jobs.bench.plans.jobs import FIGURES, errors, load_kernels
 from indexmill.jobs.bench.programs import diskann
@@ -129,7 +129,7 @@ def measure(run: Run, name: str) -> dict[str, Any]:
         made = build(job, run.out)
         if not is_trial:
             check_cut(name, wanted, cut_of(made))
-        found = pages_reads(space, name) if wanted.is_graph else lists_reads(data, index)
+        found = index_reads(space, name, wanted.is_graph)
     finally:
         if not wanted.is_stepped:
             shutil.rmtree(index, ignore_errors=True)
@@ -185,7 +185,7 @@ def ratios(run: Run) -> dict[str, Any]:
     few, many = (found.get(name) for name in GROWTHS["1 to 10"])
     within, whole = found.get("n10-2GiB"), found.get("n10-whole")
     theirs = [found.get(name) for name in DISKANN]
-    reads = {"indexmill": grown(few, many), "diskann": grown(*theirs)}
+    reads = {"indexmill": reads_growth(few, many), "diskann": reads_growth(*theirs)}
     return {
         "to_diskann": many["index_s"] / theirs[1]["wall_s"] if many and theirs[1] else None,
         "growth": {
@@ -206,7 +206,7 @@ def growth(few: dict[str, Any] | None, many: dict[str, Any] | None) -> dict[str,
     return {"times": times, "exponent": log(times) / log(many["n"] / few["n"])}
 
 
-def grown(few: dict[str, Any] | None, many: dict[str, Any] | None) -> float | None:
+def reads_growth(few: dict[str, Any] | None, many: dict[str, Any] | None) -> float | None:
     """Return page reads at recall 0.95 over those of the smaller set; None without both."""
     if few is None or many is None:
         return None

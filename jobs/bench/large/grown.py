@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.lists.scan import Nearest, united
 from indexmill.jobs.bench.common.dataset import (
     TRUTH_K,
     Dataset,
@@ -24,7 +24,7 @@ from indexmill.jobs.bench.common.parameters import THREADS
 _ROWS = 1 << 16
 
 
-def grown(data: Dataset, added: Path, folder: Path) -> Dataset:
+def appended_set(data: Dataset, added: Path, folder: Path) -> Dataset:
     """Write the vectors of `data` and those of `added` after them into `folder`, with the queries and the truth."""
     both, more = Dataset(folder), read_bin(added)
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,16 +40,9 @@ def grown(data: Dataset, added: Path, folder: Path) -> Dataset:
     os.link(data.query, folder / data.query.name)
     queries = np.asarray(read_bin(data.query))
     ids, distances = exact_neighbours(more, queries, min(TRUTH_K, len(more)), THREADS)
-    write_neighbours(both.truth, *merged(read_truth(data.truth), (ids + np.uint32(len(base)), distances)))
+    old_ids, old_distances = read_truth(data.truth)
+    k = max(old_ids.shape[1], ids.shape[1])
+    parts = [(old_distances, old_ids), (distances, ids + np.uint32(len(base)))]
+    near = united([Nearest(keys.astype(np.float64), found) for keys, found in parts], k)
+    write_neighbours(both.truth, near.ids, near.keys)
     return both
-
-
-def merged(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return the nearest of two lists of neighbours for each query, as many as the longer has; of equal ones the first.
-
-    Both are ids and distances, shape (n_queries, any), nearest first.
-    """
-    k = max(first[0].shape[1], second[0].shape[1])
-    ids, distances = (np.concatenate([a, b], axis=1) for a, b in zip(first, second, strict=True))
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(ids, nearest, 1), np.take_along_axis(distances, nearest, 1)

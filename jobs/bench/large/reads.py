@@ -1,9 +1,8 @@
-"""What searches of an index read at the recalls that are compared, with efforts that the tuning queries choose."""
+"""Reads of searches by recall: pages of graphs, bytes of inverted lists."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common.curves import (
@@ -14,7 +13,6 @@ from indexmill.jobs.bench.common.curves import (
     tuned_trial,
     value_at,
 )
-from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.intervals import curve, figures_at
 from indexmill.jobs.bench.common.opened import search_of
 from indexmill.jobs.bench.programs import ours
@@ -24,15 +22,13 @@ from indexmill.jobs.bench.programs.workspace import Workspace
 PROBES = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128, 181, 256, 362, 512)
 
 
-def pages_reads(space: Workspace, name: str) -> dict[str, Any]:
-    """Return the page reads of our graph `name` of a workspace."""
-    with ours.Ours(space) as searcher:
-        return reads_of(searcher.search(name, ours.Setting()))
-
-
-def lists_reads(data: Dataset, index: Path) -> dict[str, Any]:
-    """Return the bytes that inverted lists read, and the lists probed for them: ``nprobe``, by recall."""
-    return reads_of(search_of(data, index, "nprobe"), cost="bytes_read", sizes=PROBES, effort="nprobe")
+def index_reads(space: Workspace, name: str, is_graph: bool) -> dict[str, Any]:
+    """Return the page reads of our graph `name`, or the bytes that lists read and the lists probed (``nprobe``)."""
+    if is_graph:
+        with ours.Ours(space) as searcher:
+            return reads_of(searcher.search(name, ours.Setting()))
+    lists = search_of(space.data, space.index(name), "nprobe")
+    return reads_of(lists, cost="bytes_read", sizes=PROBES, effort="nprobe")
 
 
 def reads_of(
@@ -42,7 +38,7 @@ def reads_of(
     sizes: Sequence[int] = LONG_SIZES,
     effort: str = "L",
 ) -> dict[str, Any]:
-    """Return a cost at each recall by its name, the effort at each by its, and the rows of both halves.
+    """Return `cost` and `effort` at each recall, each under its own name, and the rows of both halves of the queries.
 
     Parameters
     ----------

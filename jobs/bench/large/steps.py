@@ -14,8 +14,8 @@ from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.common.process import Failed, indexmill, told
 from indexmill.jobs.bench.large.builds import BUILDS, Built, given
-from indexmill.jobs.bench.large.grown import grown
-from indexmill.jobs.bench.large.reads import lists_reads, pages_reads
+from indexmill.jobs.bench.large.grown import appended_set
+from indexmill.jobs.bench.large.reads import index_reads
 from indexmill.jobs.bench.large.refused import reason_of
 from indexmill.jobs.bench.plans.jobs import FIGURES, errors
 from indexmill.jobs.bench.programs import ours
@@ -119,14 +119,8 @@ def _job(folder: Path, job: dict[str, Any]) -> Path:
 def _reads(space: Workspace, built: Built, added: Path | None) -> dict[str, Any]:
     """Search what a step made, by the truth of the vectors that it has."""
     if added is None:
-        return _found(space, built)
-    data = grown(space.data, added, space.out / "grown")
-    found = _found(Workspace(data, space.out), built)
+        return index_reads(space, _RESULT, built.is_graph)
+    data = appended_set(space.data, added, space.out / "grown")
+    found = index_reads(Workspace(data, space.out), _RESULT, built.is_graph)
     shutil.rmtree(data.folder)
     return found
-
-
-def _found(space: Workspace, built: Built) -> dict[str, Any]:
-    if built.is_graph:
-        return pages_reads(space, _RESULT)
-    return lists_reads(space.data, space.index(_RESULT))

@@ -158,9 +158,9 @@ def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path)
     return build(space, base, out, Shape(order), work)
 
 
-def ensure(space: Workspace, order: str, entries: int = ENTRIES, sample_vectors: int | None = None) -> str:
+def ensure(space: Workspace, order: str, entries: int = ENTRIES) -> str:
     """Build the index of an order and a number of entries unless it is there; return its name."""
-    return ensure_shape(space, Shape(order, entries, sample_vectors=sample_vectors))
+    return ensure_shape(space, Shape(order, entries))
 
 
 def ensure_shape(space: Workspace, shape: Shape) -> str:

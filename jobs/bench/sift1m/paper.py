@@ -45,8 +45,8 @@ Place = tuple[str, Setting]
 
 def measure(space: Workspace) -> dict[str, Any]:
     """Choose list sizes on the first half of the queries; measure all searches in turns on the second."""
-    stars = {n: ours.ensure(space, "star", n, SAMPLE) for n in ENTRIES}
-    identity = ours.ensure(space, "identity", sample_vectors=SAMPLE)
+    stars = {n: ours.ensure_shape(space, ours.Shape("star", n, sample_vectors=SAMPLE)) for n in ENTRIES}
+    identity = ours.ensure_shape(space, ours.Shape("identity", sample_vectors=SAMPLE))
     diskann.ensure(space)
     with ours.Ours(space) as searcher:
         return {

@@ -24,9 +24,11 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape, node_code_bytes
 LEAST_VECTORS = 10_000
 #: Queries by which formats are judged; vectors of a small index: a share of all, between two numbers.
 QUERIES, _SHARE, LEAST_TRIAL, _MOST_TRIAL = 256, 20, 2_000, 4_000
-#: Neighbours that decide how many nodes share a page, and how much larger than with the default they may make an index:
-#: with the default, searches of vectors of 128 to 256 bytes read 1.1 to 1.2 times as many pages.
-_USUAL_DEGREE, _MOST_LARGER = 48, 1.25
+#: Neighbours for which a page is laid out: with the default, searches of vectors of 128 to 256 bytes read 1.1 to 1.2
+#: times as many pages.
+_USUAL_DEGREE = 48
+#: How much larger they may make an index.
+_MOST_LARGER = 1.25
 #: Neighbours up to which a page is filled: by a build, since more take time to build and to search, and by `tune`.
 _MOST_DEGREE, _WIDEST_DEGREE = 64, 160
 #: Those of nodes of embeddings with codes: with fewer, a search reads half as much again as with codes in memory.

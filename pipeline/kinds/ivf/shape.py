@@ -17,8 +17,8 @@ from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 
 #: Fewest vectors of a batch that is sized by memory.
 _LEAST_BATCH = 1024
-#: Most components that are rotated by default: the time of learning a rotation grows with their third power, and its
-#: memory with their square.
+#: Most components, as they are stored, that are rotated by default: the time of learning a rotation grows with their
+#: third power, and its memory with their square.
 _MOST_ROTATED = 4096
 #: Tasks start at multiples of so many rows from the start of a batch: blocks of products are then the same always.
 ALIGN = 8192
@@ -85,7 +85,7 @@ def with_codes(shape: IvfShape) -> IvfShape:
     p = shape.parameters
     if p.codec != "pq":
         return shape
-    rotated = shape.is_embedding and shape.dim <= _MOST_ROTATED + (p.metric == "ip")  # which adds a component
+    rotated = shape.is_embedding and shape.dim <= _MOST_ROTATED
     usual = {"pq_bytes": shape.usual_pq_bytes, "pq_rotation": "opq" if rotated else "none"}
     left_open = {name: value for name, value in usual.items() if name not in p.model_fields_set}
     return replace(shape, parameters=p.model_copy(update=left_open))

@@ -123,7 +123,8 @@ impl Drop for Pages {
     }
 }
 
-/// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file.
+/// Zeroed bytes. Those of [`Region::new`] begin at a page, so that rows and blocks lie on as few cache lines as in their
+/// file.
 #[derive(Debug)]
 pub struct Region(Held);
 
@@ -147,7 +148,7 @@ impl Region {
     }
 
     /// As [`Region::new`], in small pages: for content of which a file may touch a few bytes here and there. A small one
-    /// begins anywhere.
+    /// lies on the heap.
     pub fn sparse(path: &Path, bytes: usize) -> Result<Self> {
         if bytes < SPARSE_BYTES {
             let mut heap = Vec::new();

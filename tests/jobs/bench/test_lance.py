@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexmill.jobs.bench.lance.__main__ import BENCHMARK, CODECS, MOST_BELOW, PROBES
+from indexmill.jobs.bench.lance.__main__ import BENCHMARK, MOST_BELOW, PROBES
 
 ABOUT = {"started": "2026-01-02T03:04:05", "commit": "abc", "load_before": 0.1}
 MACHINE = {"cpu": "a", "cores": 2, "memory_bytes": 1 << 30, "kernel": "b"}
@@ -41,7 +41,3 @@ def test_recalls_of_both_are_shown_and_held_to_a_difference() -> None:
     assert guide[-1].startswith(
         "The target, >= -0.005 everywhere, was met by flat lists and missed by codes."
     )
-
-
-def test_codes_are_not_rotated_though_that_is_the_default_of_embeddings() -> None:
-    assert CODECS["pq"][0]["pq_rotation"] == "none"

@@ -18,7 +18,7 @@ from indexmill.jobs.bench.common.parameters import SEED
 from indexmill.jobs.bench.common.process import Failed
 from indexmill.jobs.bench.large import builds, joins, steps
 from indexmill.jobs.bench.large.__main__ import BENCHMARK, TARGETS
-from indexmill.jobs.bench.large.grown import grown
+from indexmill.jobs.bench.large.grown import appended_set
 from indexmill.jobs.bench.large.joins_child import joined, search_files
 from indexmill.jobs.bench.large.refused import reason_of
 from indexmill.jobs.bench.plans.jobs import FIGURES
@@ -194,7 +194,7 @@ def test_a_plan_without_room_is_a_result(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_truth_of_a_grown_set_is_that_of_both(tmp_path: Path) -> None:
     data = builds.given(Run("large", {}, tmp_path, 300), 1)
     generate.write(tmp_path / "added.u8bin", generate.Manifold(SEED), generate.ADDED, 40)
-    both = grown(data, tmp_path / "added.u8bin", tmp_path / "both")
+    both = appended_set(data, tmp_path / "added.u8bin", tmp_path / "both")
     base, more = read_bin(data.base), read_bin(tmp_path / "added.u8bin")
     assert not (base[:40] == more).all(axis=1).any()
     assert np.array_equal(read_bin(both.base), np.concatenate([base, more]))

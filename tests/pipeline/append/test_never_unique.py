@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.support.damage import reseal
 from tests.support.indexes.deleted import DIM, KINDS, LISTS
 from tests.support.indexes.lsh import FIXED
-from tests.support.indexes.sealed import reseal
 
 import indexmill
 from indexmill.formats.errors import InputError

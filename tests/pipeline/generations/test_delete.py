@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.files.small_index import write_small_index
+from tests.support.damage import reseal
 from tests.support.indexes.builds import assert_sound, data_files
 from tests.support.indexes.deleted import KINDS, LISTS, NAMES, VECTORS, Built, N, found_in
 from tests.support.indexes.ivf import join, result
-from tests.support.indexes.sealed import reseal
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, TooNew

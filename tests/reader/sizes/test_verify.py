@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.indexes.sealed import reseal
+from tests.support.damage import reseal
 from tests.support.sizes.far import N_FAR, far_graph, far_tables
 from tests.support.sizes.sparse import BYTES_32, PAGES_24, need_holes
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.support.cli import run_json
+from tests.support.damage import reseal
 from tests.support.indexes.builds import assert_sound, build, clustered, data_files
 from tests.support.indexes.export import keep_streams, nameless
-from tests.support.indexes.sealed import reseal
 
 import indexmill
 from indexmill.formats.errors import IndexmillError, InputError

@@ -68,7 +68,6 @@ def as_of_an_earlier_version(index: Path) -> Path:
         ("uint8", 768, {}, (32, "none")),
         ("float32", 4096, {}, (64, "opq")),
         ("float32", 4097, {}, (64, "none")),
-        ("float32", 4097, {"metric": "ip"}, (64, "opq")),
         ("float32", 768, {"pq_bytes": 32}, (32, "opq")),
         ("float32", 768, {"pq_rotation": "none"}, (64, "none")),
         ("float32", 5000, {"pq_rotation": "opq"}, (64, "opq")),
