@@ -64,8 +64,8 @@ class Parameters(KindParameters):
     """How the graph is built: vamana, by searches; partition, faster, by comparing all pairs of small sets; auto,
     partition where its memory fits, else vamana."""
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
-    """Most neighbours of a vertex. Default: as many as the page holds, 32 to 64; 64 to 128 of embeddings with
-    codes_on_page."""
+    """Most neighbours of a vertex. Default: 48, or 32 where the index would grow by more than a quarter with 48, and
+    up to 64 where they fit on the page; 64 to 128 of embeddings with codes_on_page."""
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     """vamana: candidates kept while building."""
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
@@ -82,7 +82,7 @@ class Parameters(KindParameters):
     components, else 32."""
     pq_rotation: Literal["none", "opq"] = "none"
     """Rotation of the vectors before they are coded; opq makes codes more exact. Default: of a graph measured on a
-    sample; of lists opq for floats of 256 to 4,096 components, else none."""
+    sample; of lists opq for floats of 256 to 1,536 components, else none."""
     codes_on_page: bool = False
     """Write the codes of its neighbours into each node, so that searches hold no codes, and no checksums, in memory."""
     search_memory: SearchMemory | None = None

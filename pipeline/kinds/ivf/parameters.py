@@ -41,7 +41,7 @@ class IvfParameters(KindParameters):
     """Bytes of a PQ code. Default of a build: 64 for floats of 256 or more components, else 32."""
     pq_rotation: Literal["none", "opq"] = "none"
     """Rotation of the vectors before they are coded; opq makes codes more exact. Default of a build: opq for PQ codes
-    of floats of 256 to 4,096 components, else none. A manifest that does not state it means none."""
+    of floats of 256 to 1,536 components, else none. A manifest that does not state it means none."""
     code_bits: Annotated[int, Field(ge=1, le=MAX_BITS)] = DEFAULT_CODE_BITS
     """Bits a component of RaBitQ codes."""
     batch_vectors: Annotated[int, Field(ge=64)] | None = None

@@ -19,7 +19,7 @@ from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 _LEAST_BATCH = 1024
 #: Most components, as they are stored, that are rotated by default: the time of learning a rotation grows with their
 #: third power, and its memory with their square.
-_MOST_ROTATED = 4096
+_MOST_ROTATED = 1536
 #: Tasks start at multiples of so many rows from the start of a batch: blocks of products are then the same always.
 ALIGN = 8192
 

@@ -175,10 +175,18 @@ def test_a_wide_degree_costs_a_page_one_node_at_most_and_fills_it(dim: int, node
     default, usual = on_pages(32), on_pages(48)
     usual, pages = usual if default[0] <= 1.25 * usual[0] and default[1] == usual[1] else default
     for degree in wide_degrees(shape, "same" if node == "float32" else node):
-        assert 64 < degree <= 160
+        assert 32 < degree <= 160
         assert on_pages(degree) in ((usual, pages), (usual - 1, pages))
         assert degree == 160 or on_pages(degree + 1) != on_pages(degree)
     assert wide_degrees(replace(shape, n=LEAST_VECTORS - 1), node) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dim", "expected"), [("uint8", 128, [60]), ("float32", 256, [63]), ("float32", 768, [148])]
+)
+def test_wide_degrees_go_on_where_a_build_ends(dtype: str, dim: int, expected: list[int]) -> None:
+    shape = GraphShape(LEAST_VECTORS, dim, np.dtype(dtype), 0.0, Parameters())
+    assert wide_degrees(shape, "same" if dtype == "uint8" else "sq8") == expected
 
 
 def test_without_memory_for_trials_nodes_of_the_input_have_the_neighbours_that_fit_beside_them(

@@ -66,8 +66,8 @@ def as_of_an_earlier_version(index: Path) -> Path:
         ("float16", 768, {}, (64, "opq")),
         ("float32", 255, {}, (32, "none")),
         ("uint8", 768, {}, (32, "none")),
-        ("float32", 4096, {}, (64, "opq")),
-        ("float32", 4097, {}, (64, "none")),
+        ("float32", 1536, {}, (64, "opq")),
+        ("float32", 1537, {}, (64, "none")),
         ("float32", 768, {"pq_bytes": 32}, (32, "opq")),
         ("float32", 768, {"pq_rotation": "none"}, (64, "none")),
         ("float32", 5000, {"pq_rotation": "opq"}, (64, "opq")),
@@ -125,7 +125,7 @@ def test_memory_space_and_time_count_a_rotation_that_nobody_named(tmp_path: Path
 
 
 def test_a_budget_that_only_plain_codes_fit_is_refused_by_their_flag() -> None:
-    vectors, memory = np.zeros((300, 2048), np.float32), 500 << 20
+    vectors, memory = np.zeros((300, 1536), np.float32), 400 << 20
     with pytest.raises(BudgetError, match=r"stage centroids .*; take --pq-rotation none, lower --workers"):
         size_of(vectors, memory)
     with pytest.raises(BudgetError, match="the budget is 104,857,600; lower --workers"):
