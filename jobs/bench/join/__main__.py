@@ -2,8 +2,7 @@
 
 Beyond memory the vectors are generated (`common.generate`).
 Every round measures each side once, so that what else the machine does falls on all of them alike. Needs faiss-cpu and
-12 minutes without *search-bytes* and *beyond-1*, which have not run yet; parts *beyond* need leave to make a control
-group.
+a quarter of an hour; parts *beyond* need leave to make a control group.
 """
 
 from __future__ import annotations
