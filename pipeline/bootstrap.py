@@ -28,15 +28,29 @@ def draws(n_queries: int, count: int = DRAWS) -> Iterator[NDArray[np.float32]]:
         yield counts.astype(np.float32) / np.float32(n_queries)
 
 
-def mean_interval(values: NDArray[Any]) -> tuple[float, float]:
+def mean_interval(values: NDArray[Any], groups: NDArray[np.int64] | None = None) -> tuple[float, float]:
     """Give the 95% percentile interval of the mean of `values`, shape (n_queries,): costs, or paired differences.
 
     Sums are of float64: of whole numbers they are exact, whatever the order in which a machine adds.
+
+    Parameters
+    ----------
+    groups : int64 array, shape (n_queries,), optional
+        Number of the group of each value, such as that of equal queries (`same_rows`): a draw takes whole groups, so
+        that what repeats does not narrow the interval. By default each value is a group.
     """
-    column = values.astype(np.float64)
-    sums = np.concatenate([counts.astype(np.float64) @ column for counts in _counts(len(column), DRAWS)])
-    low, high = np.quantile(sums / len(column), [TAIL, 1 - TAIL])
+    groups = np.arange(len(values)) if groups is None else groups
+    column, sizes = np.bincount(groups, values.astype(np.float64)), np.bincount(groups).astype(np.float64)
+    drawn = (counts.astype(np.float64) for counts in _counts(len(sizes), DRAWS))
+    means = np.concatenate([(counts @ column) / (counts @ sizes) for counts in drawn])
+    low, high = np.quantile(means, [TAIL, 1 - TAIL])
     return float(low), float(high)
+
+
+def same_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the group of equal `rows`, shape (q, dim), that each belongs to, numbered from 0: int64 (q,)."""
+    groups: NDArray[np.int64] = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    return groups
 
 
 def crossing(recalls: NDArray[Any], costs: NDArray[Any], target: float) -> NDArray[np.float64]:

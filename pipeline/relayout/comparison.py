@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from indexmill.pipeline.bootstrap import mean_interval
+from indexmill.pipeline.bootstrap import mean_interval, same_rows
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.kinds.common.judge import Cost, Judge
@@ -26,15 +26,18 @@ class Comparison:
     old, new : Cost
         The searches of the old index set the recall.
     more : (float, float)
-        95% bootstrap interval of the page reads that a query takes more in the new one, paired.
-    queries, k, recall
-        How many queries were searched for how many neighbours, and the recall of the comparison.
+        95% bootstrap interval of the page reads that a query takes more in the new one, paired. Equal queries are drawn
+        together.
+    queries, distinct, k, recall
+        How many queries were searched for, how many of them are distinct, for how many neighbours, and the recall of
+        the comparison.
     """
 
     old: Cost
     new: Cost
     more: tuple[float, float]
     queries: int
+    distinct: int
     k: int
     recall: float
 
@@ -85,5 +88,8 @@ def compared(
     for view in (old, new):
         costs.append(judge.cost(view))
         advance(1)
-    more = mean_interval(costs[1].pages - costs[0].pages)
-    return Comparison(costs[0], costs[1], more, len(queries), queries.k, judge.target)
+    groups = same_rows(queries.vectors)
+    more = mean_interval(costs[1].pages - costs[0].pages, groups)
+    return Comparison(
+        costs[0], costs[1], more, len(queries), int(groups.max()) + 1, queries.k, judge.target
+    )

@@ -1,7 +1,8 @@
 """`--query-log`: an order weighed by recorded searches, kept if later searches then read fewer pages.
 
 The earlier part of a log is recorded, and the order gets bundles for queries that repeat (`layout.bundles`). The later
-part judges: it is searched with bundles and without, and page reads are compared at equal recall.
+part judges: it is searched with bundles and without, and page reads are compared at equal recall. A log whose queries
+lie far from the vectors is used all the same, with a warning (`pipeline.relayout.nearness`).
 
 Searches are recorded under the policy `beam`, which measures only the vertices that it chooses. What a query wants
 therefore does not depend on the present layout. The list of candidates is longer than recall 0.95 takes, so that a
@@ -26,22 +27,24 @@ from indexmill.layout.bundles import BUNDLE_VERTICES, NOBODY, Bundled, bundle_si
 from indexmill.layout.order import Given, Work
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.units.order import InUnits
+from indexmill.pipeline.bootstrap import same_rows
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.relayout.comparison import compared
 from indexmill.pipeline.relayout.fitting import Fitted
+from indexmill.pipeline.relayout.nearness import LIST_SIZE, nearness, warning_of
 from indexmill.pipeline.relayout.tuning import GivenQueries, K
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, map_array
 from indexmill.pipeline.relayout.written import Writing
 
 if TYPE_CHECKING:
-    from indexmill.reader.index import SearchResult
+    from indexmill.reader.index import Index, SearchResult
 
 #: Queries of a log at least: a few do not tell one order from another.
 LEAST_QUERIES = 50
 #: One in this number of queries, the last of the log, judges.
 _JUDGING = 5
-#: Candidates of a recorded search.
-_LIST_SIZE = 128
+#: Distinct queries that judge, at least: what repeats tells nothing more, and draws of fewer no interval.
+LEAST_DISTINCT = 10
 #: Nearest vertices that a query wants; those on the way to them come after.
 _NEAREST = BUNDLE_VERTICES // 2
 #: Queries that are recorded at a time: about 4 MB of events.
@@ -84,6 +87,24 @@ class QueryLog:
         """The later queries, which judge."""
         return self.vectors[len(self.tuning) :]
 
+    def judged(self, most: int) -> NDArray[Any]:
+        """Return the queries that judge, at most `most`, evenly spaced.
+
+        Raises
+        ------
+        InputError
+            If too few of them are distinct.
+        """
+        judging = self.judging
+        chosen = judging[np.linspace(0, len(judging) - 1, min(most, len(judging))).astype(np.int64)]
+        distinct = int(same_rows(chosen).max()) + 1
+        if distinct < LEAST_DISTINCT:
+            raise InputError(
+                f"query_log: expected at least {LEAST_DISTINCT} distinct queries among the {len(chosen)} of the last "
+                f"fifth that judge, got {distinct}; give a longer log, or leave it out"
+            )
+        return chosen
+
 
 def log_bytes(n_queries: int, nodes_per_page: int) -> int:
     """Return the memory of a recorded log, in bytes: six numbers for each vertex that a query wants."""
@@ -107,8 +128,13 @@ def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: Quer
     """
     run, opened = writing.run, writing.opened
     per_page = opened.graph.node_format.nodes_per_page
+    points, threads = unpacked.points, run.options.workers
+    assert points is not None
     with run.stage("record", len(log.vectors), "queries") as advance:
-        wanted = wanted_by(opened.path, log.vectors, unpacked.vector_ids, per_page, run, advance)
+        view = run.searched(opened.path)
+        wanted = wanted_by(view, log.vectors, unpacked.vector_ids, per_page, threads, advance)
+        near = nearness(opened, view, points, log.vectors, threads)
+        del view  # and its codes
     with run.task("bundle"):
         n_tuning, leaders = len(log.tuning), leaders_of(wanted)
         units = None
@@ -123,9 +149,13 @@ def weighed(writing: Writing, unpacked: UnpackedIndex, fitted: Fitted, log: Quer
         "judged_repeats": _share(leaders[n_tuning:] < n_tuning),
         "bundles": len(found.sizes),
         "bundled_vectors": int(found.sizes.sum()),
+        **near,
     }
+    warning = warning_of(near, opened.graph.metric)
+    if warning is not None:
+        facts["warning"] = warning
     if len(found.sizes):
-        facts |= _judged(writing, unpacked, fitted, found, log.judging, most)
+        facts |= _judged(writing, unpacked, fitted, found, log.judged(most), most)
     if facts["chosen"] == _UNWEIGHTED:
         return replace(fitted, query_log=facts | _earlier(fitted.query_log))
     order = map_array(writing.scratch / "weighted-order.npy", found.order)
@@ -144,10 +174,10 @@ def _share(mask: NDArray[np.bool_]) -> float:
 
 
 def wanted_by(
-    path: Path, queries: NDArray[Any], vector_ids: NDArray[np.uint32], nodes_per_page: int, run: GenerationRun,
+    view: Index, queries: NDArray[Any], vector_ids: NDArray[np.uint32], nodes_per_page: int, threads: int,
     advance: Callable[[int], None],
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Search the index at `path`, and return the vector ids that each of `queries` wants, most wanted first.
+    """Search `view`, and return the vector ids that each of `queries` wants, most wanted first.
 
     Wanted are the nearest vertices that a search measured, and then those that it expanded, in turn.
 
@@ -160,17 +190,12 @@ def wanted_by(
     -------
     int64 array, shape (q, `bundle_size`)
         `NOBODY` behind the last.
-
-    Raises
-    ------
-    IndexReplaced
     """
-    index = run.searched(path)
     wanted = np.empty((len(queries), bundle_size(nodes_per_page)), np.int64)
     for first in range(0, len(queries), _BATCH):
         batch = queries[first : first + _BATCH]
-        found = index.search(
-            batch, min(K, len(index)), L=min(_LIST_SIZE, len(index)), policy="beam", threads=run.options.workers,
+        found = view.search(
+            batch, min(K, len(view)), L=min(LIST_SIZE, len(view)), policy="beam", threads=threads,
             deterministic=True, trace=True,
         )  # fmt: skip
         slots = wanted[first : first + _BATCH]
@@ -214,15 +239,17 @@ def _judged(
     """Write the index with bundles and without; return page reads of both at equal recall, and which is chosen."""
     assert unpacked.points is not None
     run, opened = writing.run, writing.opened
-    given = GivenQueries(judging[np.linspace(0, len(judging) - 1, min(most, len(judging))).astype(np.int64)])
     before = writing.beside(fitted, _UNWEIGHTED)
     after = writing.beside(replace(fitted, order=found.order), _WEIGHTED)
     with run.stage("judge", 2, "orders") as advance:
-        comparison = compared(opened, unpacked.points, given, most, (before, after), run, advance)
+        comparison = compared(
+            opened, unpacked.points, GivenQueries(judging), most, (before, after), run, advance
+        )
     for name in (_UNWEIGHTED, _WEIGHTED):
         shutil.rmtree(writing.scratch / name, ignore_errors=True)
     return {
         "chosen": _WEIGHTED if comparison.is_better else _UNWEIGHTED,
         "judged_queries": comparison.queries,
+        "judged_distinct": comparison.distinct,
         **comparison.facts("pages_read_unweighted", "pages_read_weighted", "more_than_unweighted"),
     }

@@ -110,6 +110,11 @@ class LayoutRequest:
         return self.queries
 
     @property
+    def most_judging(self) -> int:
+        """Queries that judge, at most, what is asked for."""
+        return EFFORTS[self.effort or DEFAULT_EFFORT].queries
+
+    @property
     def stages(self) -> list[str]:
         """Names of the stages, in order; one that turns out to be needless is left out."""
         return [
@@ -177,7 +182,7 @@ def run_layout(
     with run.working() as scratch, OpenedIndex(index) as opened:
         run.check_origins()
         refuse_deletions(index, opened.manifest, "layout")
-        log, most_judging = request.query_log, EFFORTS[request.effort or DEFAULT_EFFORT].queries
+        log = request.query_log
         geometric = request.name in (AUTO, *USES_POINTS) or in_districts(request.name, opened.n) is not None
         with_points = geometric or request.is_measured or request.certify
         _check(run, opened, request, options, scratch, with_points)
@@ -187,7 +192,7 @@ def run_layout(
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
         writing = Writing(run, opened, unpacked.vector_ids, scratch)
         if log is not None:
-            fitted = weighed(writing, unpacked, fitted, log, most_judging)
+            fitted = weighed(writing, unpacked, fitted, log, request.most_judging)
         is_certified = not request.certify or opened.manifest.certificate is not None
         as_asked = is_certified and not request.prune_edges
         is_written = copy_unchanged and not run.in_place
@@ -196,7 +201,7 @@ def run_layout(
             return LayoutResult(fitted.name, None, fitted.choice, fitted.query_log)
         points, work = unpacked.points if request.certify else None, fitted.work
         if request.prune_edges:
-            judging = Judging(request.queries, most_judging, request.work_limit(opened.n))
+            judging = Judging(request.queries, request.most_judging, request.work_limit(opened.n))
             manifest, pruning = writing.write_pruned(unpacked, fitted, judging)
             work += pruning
         else:
@@ -225,6 +230,7 @@ def _check(
         check_queries(opened, request.queries.vectors)
     if log is not None:
         check_queries(opened, log.vectors, "query_log")
+        log.judged(request.most_judging)
     if request.is_measured or request.name == AUTO:
         check_layout_matters(opened, run, lambda: nullcontext(scratch))
     check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)

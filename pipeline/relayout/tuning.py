@@ -127,12 +127,29 @@ def tuning_queries(
 
 def _of_region(index: OpenedIndex, rows: NDArray[Any], count: int, k: int, threads: int) -> TuningQueries:
     """Draw `count` of `rows`, each left out of its own neighbours."""
+    own, queries, vectors = drawn_queries(index, rows, count)
+    _, distances = exact_neighbours(rows, queries, k, threads, skip=own)
+    return TuningQueries(vectors, queries.astype(np.float32), distances[:, -1].astype(np.float64), k, own)
+
+
+def drawn_queries(
+    index: OpenedIndex, rows: NDArray[Any], count: int
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+    """Draw `count` of `rows`, vectors of `index` as they are compared, for queries.
+
+    Returns
+    -------
+    own : int64 array, shape (s,)
+        Their numbers, ascending.
+    compared : array, shape (s, stored dim)
+        As they are compared with `rows`.
+    vectors : array, shape (s, dim)
+        As a caller of `Index.search` has them.
+    """
     own = drawn_rows(index.parameters.seed, REGION_QUERIES, len(rows), count)
     queries = np.array(rows[own])
     queries[:, index.dim :] = 0  # inner product: a query has nothing in the added dimension
-    _, distances = exact_neighbours(rows, queries, k, threads, skip=own)
-    vectors = index.space.as_given(queries)[:, : index.dim]
-    return TuningQueries(vectors, queries.astype(np.float32), distances[:, -1].astype(np.float64), k, own)
+    return own, queries, index.space.as_given(queries)[:, : index.dim]
 
 
 def _joined(given: TuningQueries, drawn: TuningQueries) -> TuningQueries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -261,7 +262,8 @@ def lay_out(
         Vector ids of their true neighbours, nearest first; default: computed.
     query_log : array, shape (n_queries, dim), optional
         At least 50 queries in the order in which they were asked. Vertices that repeated queries read together get
-        pages of their own if that saves the last fifth of the log page reads; ``"auto"`` tunes with the others.
+        pages of their own if that saves the last fifth of the log page reads; ``"auto"`` tunes with the others. Queries
+        that look as if they were meant for another index are used with a warning.
     prune_edges : bool
         Experimental: choose neighbour lists anew for the pages of the order, and keep them if that saves page reads.
     certify : bool
@@ -299,4 +301,6 @@ def lay_out(
     request = layout_request(chosen, order_file, effort, given, log, prune_edges, certify)
     with shown_progress(progress) as bars:
         result = run_layout(index, request, options, bars)
+    if log is not None and "warning" in (result.query_log or {}):
+        warnings.warn(f"query_log: {result.query_log['warning']}", stacklevel=2)
     return open_index(Path(index if options.out is None or result.manifest is None else options.out))

@@ -198,6 +198,8 @@ def _show(index: Path, out: Path | None, result: LayoutResult, as_json: bool) ->
         _show_choice(console, result.choice)
     if result.query_log is not None and "inherited" not in result.query_log:
         console.print(_log_words(result.query_log), markup=False, soft_wrap=True)
+        if "warning" in result.query_log:
+            console.print(f"query log: warning: {result.query_log['warning']}", markup=False, soft_wrap=True)
     if result.manifest is None:
         console.print(f"{index} is laid out by {result.order} already: nothing was written", markup=False)
         return
@@ -227,7 +229,8 @@ def _log_words(log: dict[str, Any]) -> str:
     low, high = log["more_than_unweighted"]
     reads = (
         f"{log['pages_read_weighted']:.2f} page reads a query instead of {log['pages_read_unweighted']:.2f} "
-        f"({low:+.2f} to {high:+.2f}, 95%) at recall@{log['k']} {log['recall']:.3f}"
+        f"({low:+.2f} to {high:+.2f}, 95%) at recall@{log['k']} {log['recall']:.3f}, by {log['judged_queries']:,} "
+        f"queries, {log['judged_distinct']:,} of them distinct"
     )
     if log["chosen"] == "unweighted":
         return f"query log: it does not pay, so the order stays unweighted: with the log {reads}; {repeats}"

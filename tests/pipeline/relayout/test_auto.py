@@ -17,7 +17,7 @@ import indexmill
 from indexmill.formats.errors import NothingToGain
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline.bootstrap import mean_interval
+from indexmill.pipeline.bootstrap import mean_interval, same_rows
 from indexmill.pipeline.kinds.common.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.relayout import auto
 from indexmill.pipeline.relayout.auto import Candidate, Effort, decide
@@ -161,6 +161,29 @@ def test_the_bootstrap_interval_covers_the_mean() -> None:
         low, high = mean_interval(rng.normal(0.3, 1, 150))
         inside += low <= 0.3 <= high
     assert 88 <= inside <= 100
+
+
+def test_repeats_do_not_narrow_the_bootstrap_interval() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.normal(-1, 3, 20)
+    repeated, groups = np.repeat(values, 10), np.repeat(np.arange(20), 10)
+    assert mean_interval(repeated, groups) == pytest.approx(mean_interval(values))
+    low, high = mean_interval(repeated)
+    assert high - low < 0.5 * np.subtract(*mean_interval(values)[::-1])
+
+
+def test_groups_of_the_bootstrap_count_as_often_as_they_came() -> None:
+    values = np.array([1.0] * 900 + [0.0] * 100)
+    low, high = mean_interval(values, np.concatenate([np.arange(900) % 30, 30 + np.arange(100)]))
+    assert low < 0.9 < high < 1
+    assert high - low > 0.04  # of single queries 0.037
+
+
+def test_equal_rows_are_one_group() -> None:
+    rows = np.array([[2, 1], [1, 2], [2, 1], [1, 1]], np.float32)
+    groups = same_rows(rows)
+    assert groups[0] == groups[2]
+    assert sorted(set(groups.tolist())) == [0, 1, 2]
 
 
 class Searched:

@@ -18,6 +18,7 @@ from tests.support.indexes.builds import data_files
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, NothingToGain
 from indexmill.formats.graph.index import IndexFiles
+from indexmill.jobs.bench.common.modalities import Modalities
 from indexmill.layout.bundles import NOBODY, Bundled
 from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.mill.progress import Silent
@@ -94,6 +95,10 @@ def test_the_manifest_says_what_was_chosen_from_what(weighted: Path) -> None:
     said = layout["query_log"]
     assert (layout["order"], said["chosen"]) == ("star", "weighted")
     assert (said["tuning_queries"], said["judged_queries"], said["k"]) == (240, 60, 10)
+    assert said["judged_distinct"] == 60
+    assert 0.7 < said["query_distance"] / said["vector_distance"] < 1.3
+    assert 0.8 < said["query_length"] / said["nearest_length"] < 1.25
+    assert "warning" not in said
     assert said["tuning_repeats"] == pytest.approx(0.6 - 6 / 240, abs=0.08)
     assert said["judged_repeats"] == pytest.approx(0.6, abs=0.15)
     assert said["bundles"] == 6
@@ -196,6 +201,7 @@ def test_the_command_prints_what_the_log_saved(old: Path, weighted: Path, tmp_pa
     asked = ("--order", "star", "--query-log", str(tmp_path / "log.npy"), "--out")
     shown = run("layout", str(old), *asked, str(tmp_path / "shown"))
     assert "page reads a query instead of" in shown.stdout
+    assert "by 60 queries, 60 of them distinct" in shown.stdout
     assert "vectors in 6 bundles" in shown.stdout
     told = json.loads(run("layout", str(old), *asked, str(tmp_path / "told"), "--json").stdout)
     assert told["query_log"] == manifest(weighted)["layout"]["query_log"]
@@ -221,18 +227,73 @@ def test_auto_tunes_with_the_earlier_queries_and_keeps_an_order_that_stays(
     assert later["earlier"] == said  # whose bundles the order still has
 
 
-@pytest.mark.parametrize(
-    "log",
-    [
-        np.repeat(POPULAR[:1], 60, axis=0),
-        rows(60, 5) + np.float32(1e4),
-        np.zeros((60, DIM), np.float32),
-        VECTORS[:60].astype(np.float64),
-    ],
-    ids=["one query", "far from all", "zeros", "wider numbers"],
-)
-def test_an_odd_log_gives_a_sound_index(old: Path, tmp_path: Path, log: np.ndarray) -> None:
+def test_equal_queries_that_judge_count_once(old: Path, tmp_path: Path) -> None:
+    log = LOG.copy()
+    log[-60:] = np.tile(LOG[:12], (5, 1))
     indexmill.lay_out(old, "star", query_log=log, out=tmp_path / "ix")
+    said = manifest(tmp_path / "ix")["layout"]["query_log"]
+    assert (said["judged_queries"], said["judged_distinct"]) == (60, 12)
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (rows(60, 5) + np.float32(1e4), r"or farther from their tenth nearest .*; their length is 6\.9\S+,"),
+        (LOG / np.linalg.norm(LOG, axis=1, keepdims=True), r"index: their length is 1, and that of the vectors"),
+        (1000 * LOG, r"or farther from their tenth nearest vector, where at most \d+\.\d+ was expected: 4 times"),
+    ],
+    ids=["far from all", "normalised", "not normalised"],
+)
+def test_a_log_of_another_index_is_told(old: Path, tmp_path: Path, log: np.ndarray, told: str) -> None:
+    with pytest.warns(UserWarning, match=rf"^query_log: the queries do not look like .*{told}") as warned:
+        indexmill.lay_out(old, "star", query_log=log, out=tmp_path / "ix")
+    assert_sound(tmp_path / "ix")
+    assert "Check that they were meant for its metric (l2)" in str(warned[0].message)
+    said = manifest(tmp_path / "ix")["layout"]["query_log"]["warning"]
+    assert str(warned[0].message) == f"query_log: {said}"
+    np.save(tmp_path / "log.npy", log)
+    shown = run(
+        "layout", str(old), "--order", "star", "--query-log", str(tmp_path / "log.npy"),
+        "--out", str(tmp_path / "shown"),
+    )  # fmt: skip
+    assert f"query log: warning: {said}" in shown.stdout
+
+
+@pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
+def test_queries_of_another_modality_are_no_other_index(
+    tmp_path: Path, metric: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    world = Modalities(5)
+    vectors, log = world.draw("vectors", 2000, 0), world.draw("queries", 100, 1)
+    if metric == "ip":
+        vectors *= np.exp(0.3 * np.random.default_rng(8).standard_normal((2000, 1))).astype(np.float32)
+        log *= 1000  # lengths of queries do not matter
+    index = build(tmp_path / "ix", vectors, metric=metric, R=16, pq_bytes=16)
+    indexmill.lay_out(index, "star", query_log=log)
+    assert [str(w.message) for w in recwarn if "query_log" in str(w.message)] == []
+    said = manifest(index)["layout"]["query_log"]
+    assert said["query_distance"] < 2.5 * said["vector_distance"]
+    assert ("query_length" in said) == (metric == "l2")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_lengths_of_bytes_are_those_of_the_user(tmp_path: Path, dtype: str) -> None:
+    shift, info = 128 * (dtype == "uint8"), np.iinfo(dtype)
+    vectors, log = (
+        np.clip(20 * some + shift, info.min, info.max).astype(dtype) for some in (VECTORS[:1000], LOG)
+    )
+    index = build(tmp_path / "ix", vectors, R=12)
+    indexmill.lay_out(index, "star", query_log=log)
+    said = manifest(index)["layout"]["query_log"]
+    expected = np.median(np.linalg.norm(log.astype(float), axis=1))
+    assert said["query_length"] == pytest.approx(expected, rel=1e-3)
+    assert 0.8 < said["query_length"] / said["nearest_length"] < 1.25
+    assert 0.5 < said["query_distance"] / said["vector_distance"] < 1.5
+    assert "warning" not in said
+
+
+def test_wider_numbers_give_a_sound_index(old: Path, tmp_path: Path) -> None:
+    indexmill.lay_out(old, "star", query_log=VECTORS[:60].astype(np.float64), out=tmp_path / "ix")
     assert_sound(tmp_path / "ix")
     assert manifest(tmp_path / "ix")["layout"]["query_log"]["tuning_queries"] == 48
 
@@ -245,6 +306,11 @@ def test_a_log_that_cannot_be_used_is_refused(old: Path, tmp_path: Path) -> None
         lay_out(LOG[:, :12])
     with pytest.raises(InputError, match=r"^query_log: expected at least 50 queries, .*, got 49"):
         lay_out(LOG[:49])
+    few = r"^query_log: expected at least 10 distinct queries among the {} of the last fifth that judge, got {};"
+    with pytest.raises(InputError, match=few.format(12, 1)):
+        lay_out(np.repeat(POPULAR[:1], 60, axis=0))
+    with pytest.raises(InputError, match=few.format(200, 6)):
+        lay_out(POPULAR[np.random.default_rng(6).integers(6, size=3000)], effort="low")
     with pytest.raises(InputError, match=r"^query_log: row 7: expected finite numbers, got nan"):
         lay_out(np.where(np.arange(300)[:, None] == 7, np.float32("nan"), LOG))
     with pytest.raises(InputError, match=r"^query_log: expected numbers"):
