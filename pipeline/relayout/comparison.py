@@ -90,6 +90,4 @@ def compared(
         advance(1)
     groups = same_rows(queries.vectors)
     more = mean_interval(costs[1].pages - costs[0].pages, groups)
-    return Comparison(
-        costs[0], costs[1], more, len(queries), int(groups.max()) + 1, queries.k, judge.target
-    )
+    return Comparison(costs[0], costs[1], more, len(queries), int(groups.max()) + 1, queries.k, judge.target)

@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from indexmill.layout.order import Given, Work
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.units.order import InUnits
 from indexmill.pipeline.bootstrap import same_rows
-from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.relayout.comparison import compared
 from indexmill.pipeline.relayout.fitting import Fitted
 from indexmill.pipeline.relayout.nearness import LIST_SIZE, nearness, warning_of

@@ -301,6 +301,6 @@ def lay_out(
     request = layout_request(chosen, order_file, effort, given, log, prune_edges, certify)
     with shown_progress(progress) as bars:
         result = run_layout(index, request, options, bars)
-    if log is not None and "warning" in (result.query_log or {}):
+    if log is not None and result.query_log is not None and "warning" in result.query_log:
         warnings.warn(f"query_log: {result.query_log['warning']}", stacklevel=2)
     return open_index(Path(index if options.out is None or result.manifest is None else options.out))

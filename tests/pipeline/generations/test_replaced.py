@@ -184,7 +184,9 @@ SEARCHING = {
     "weighed": (
         "graph-large",
         "bundle",
-        LayoutRequest("star", query_log=QueryLog(np.concatenate([np.tile(VECTORS[:2], (24, 1)), VECTORS[:12]]))),
+        LayoutRequest(
+            "star", query_log=QueryLog(np.concatenate([np.tile(VECTORS[:2], (24, 1)), VECTORS[:12]]))
+        ),
     ),
     "pruned": ("graph", "prune", LayoutRequest("star", prune_edges=True)),
 }

@@ -239,8 +239,14 @@ def test_equal_queries_that_judge_count_once(old: Path, tmp_path: Path) -> None:
     ("log", "told"),
     [
         (rows(60, 5) + np.float32(1e4), r"or farther from their tenth nearest .*; their length is 6\.9\S+,"),
-        (LOG / np.linalg.norm(LOG, axis=1, keepdims=True), r"index: their length is 1, and that of the vectors"),
-        (1000 * LOG, r"or farther from their tenth nearest vector, where at most \d+\.\d+ was expected: 4 times"),
+        (
+            LOG / np.linalg.norm(LOG, axis=1, keepdims=True),
+            r"index: their length is 1, and that of the vectors",
+        ),
+        (
+            1000 * LOG,
+            r"or farther from their tenth nearest vector, where at most \d+\.\d+ was expected: 4 times",
+        ),
     ],
     ids=["far from all", "normalised", "not normalised"],
 )
