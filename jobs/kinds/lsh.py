@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,12 @@ PANELS = {OWN_PANEL: ()}
 PLACES = ("vectors", "tables", "ids")
 BY_RANGES = False
 _NUMBER = int | float
+#: Least probability that a near vector shares a bucket with a query: 1 - 1/e by the paper's Equation 5. With it and
+#: S = 2L a search of one radius finds a vector that is near enough with the other.
+_SUCCESS, _PROMISED = 0.632, 1 / 2 - 1 / math.e
 SHOWN = {
     "parameters": {
-        **dict.fromkeys(("ratio", "width"), _NUMBER),
+        **dict.fromkeys(("gamma", "ratio", "width"), _NUMBER),
         **dict.fromkeys(("n_functions", "n_tables", "candidates", "hash_bits", "block_bytes"), int),
     },
     "lsh": {
@@ -233,8 +237,25 @@ def advice(task: Task) -> Advice:
 
 
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:
-    """Say nothing: buckets lie where their hash puts them."""
-    return {}, []
+    """Say whether an index keeps the promise of E2LSH; its layout is no question, buckets lie where their hash is."""
+    from indexmill.formats.index.manifest import read_manifest
+
+    manifest = read_manifest(path, (NAME,))
+    p, found = manifest.parameters, manifest.lsh
+    keeps = p["gamma"] >= 1 and found["success"] >= _SUCCESS and p["candidates"] >= 2 * p["n_tables"]
+    factor, first = p["ratio"] ** 2, found["radii"][0]
+    if keeps:
+        line = (
+            f"promise: for k = 1 and a query that is no nearer to any vector than the first radius, {first:.6g}, a "
+            f"vector within {factor:g} times the nearest distance, with probability {_PROMISED:.2f} at least"
+        )
+    else:
+        line = (
+            f"promise: none for a single query. That takes gamma 1, success {_SUCCESS} and S = 2L; here gamma is "
+            f"{p['gamma']:g}, success {found['success']:.3f}, S {p['candidates']} and L {p['n_tables']}. The "
+            "certificate tells the ratio that was measured"
+        )
+    return {"promise": {"probability": _PROMISED, "within": factor, "first_radius": first} if keeps else None}, [line]
 
 
 #: A build chooses no format.

@@ -36,8 +36,9 @@ class Kept:
 
     @property
     def date(self) -> str:
-        """Day of the file."""
-        return self.path.name[: _DATE - 1]
+        """Day on which its parts were measured, or the first and the last of them."""
+        days = sorted({part["started"][: _DATE - 1] for part in self.found["parts"].values()})
+        return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
     @property
     def commits(self) -> list[str]:
@@ -48,12 +49,11 @@ class Kept:
     @property
     def machines(self) -> list[str]:
         """Processor, cores and memory: first those of the record, then of parts that another machine measured."""
-        others: dict[str, list[str]] = {}
+        own, others = _machine(self.found["machine"]), dict[str, list[str]]()
         for name, part in self.found["parts"].items():
-            if "machine" in part:
-                others.setdefault(_machine(part["machine"]), []).append(f"`{name}`")
-        of_parts = (f"{', '.join(parts)}: {machine}" for machine, parts in others.items())
-        return [_machine(self.found["machine"]), *of_parts]
+            if "machine" in part and (machine := _machine(part["machine"])) != own:
+                others.setdefault(machine, []).append(f"`{name}`")
+        return [own, *(f"{', '.join(parts)}: {machine}" for machine, parts in others.items())]
 
     @cached_property
     def places(self) -> dict[str, Any]:

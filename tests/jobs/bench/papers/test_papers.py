@@ -85,7 +85,7 @@ def test_code_that_does_what_a_drawing_shows_is_there() -> None:
 def records(folder: Path, *, share: float) -> Path:
     """Write two records of a benchmark, the newer with `share`."""
     for date, value in (("2026-01-01", 0.1), ("2026-01-02", share)):
-        part = {"commit": "c" * 40, "share": value}
+        part = {"started": f"{date}T10:00:00+00:00", "commit": "c" * 40, "share": value}
         machine = {"cpu": "a", "cores": 1, "memory_bytes": 2**30}
         found = {"benchmark": "tried", "data": [], "machine": machine, "parts": {"one-part": part}}
         record.save(found, folder / f"{date}-tried.json")
@@ -123,15 +123,16 @@ def test_a_page_tells_commits_with_changes_from_those_without(tmp_path: Path) ->
     assert Shelf(tmp_path).records["tried"].commits == ["cccccccccc", "cccccccccc+changes"]
 
 
-def test_a_page_names_the_machine_of_each_part(tmp_path: Path) -> None:
+def test_a_page_names_the_days_of_a_record_and_the_machine_of_each_part(tmp_path: Path) -> None:
     here, before = ({"cpu": cpu, "cores": 2, "memory_bytes": 2**30} for cpu in ("new", "old"))
-    part = {"commit": "c" * 40, "share": 0.55}
-    parts = {"one-part": part, "other": {**part, "machine": before}, "third": {**part, "machine": before}}
+    part = {"started": "2026-01-01T10:00:00+00:00", "commit": "c" * 40, "share": 0.55}
+    last = {**part, "started": "2026-01-03T10:00:00+00:00", "machine": before}
+    parts = {"one-part": part, "other": {**part, "machine": before}, "third": last, "fourth": {**part, "machine": here}}
     found = {"benchmark": "tried", "data": [], "machine": here, "parts": parts}
     record.save(found, tmp_path / "2026-01-01-tried.json")
     shown = paper(ours="{{ share_of|share }}", holds="true")
     text = pages.page("a", shown, Shelf(tmp_path))
-    assert "| new, 2 cores, 1.0 GiB; `other`, `third`: old, 2 cores, 1.0 GiB |" in text
+    assert "| 2026-01-01 to 2026-01-03 | new, 2 cores, 1.0 GiB; `other`, `third`: old, 2 cores, 1.0 GiB |" in text
 
 
 def test_a_place_that_no_record_has_is_an_error(tmp_path: Path) -> None:
