@@ -1,4 +1,4 @@
 """Builds of ten and thirty million vectors: `python -m indexmill.jobs.bench.large`.
 
-Imports `common`, `plans` and `programs`.
+Imports `common` and `programs`.
 """

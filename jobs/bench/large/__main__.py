@@ -15,8 +15,7 @@ from functools import partial
 from indexmill.jobs.bench.common.benchmark import Benchmark, Part, Run, Target
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.large import builds, joins, steps
-from indexmill.jobs.bench.plans.jobs import FIGURES
-from indexmill.jobs.bench.programs import diskann
+from indexmill.jobs.bench.programs import diskann, plan
 
 
 def _parts() -> dict[str, Part[Run]]:
@@ -37,15 +36,7 @@ def _parts() -> dict[str, Part[Run]]:
 
 def _planned(name: str) -> list[Target]:
     place = name.replace("-", "_")
-    return [
-        Target(
-            f"plan of {what}, {name}, off by at most",
-            f"{place}.error.{figure}|abs",
-            "<=",
-            limit,
-        )
-        for figure, (what, _, limit) in FIGURES.items()
-    ]
+    return plan.targets(name, lambda figure: f"{place}.error.{figure}|abs")
 
 
 TARGETS = (

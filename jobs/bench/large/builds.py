@@ -13,11 +13,10 @@ from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.curves import RECALL, key, ratio
 from indexmill.jobs.bench.common.dataset import Dataset, write_truth
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.common.process import Failed, indexmill, told
+from indexmill.jobs.bench.common.process import Failed
 from indexmill.jobs.bench.large.reads import index_reads, reads_of
 from indexmill.jobs.bench.large.refused import reason_of
-from indexmill.jobs.bench.plans.jobs import FIGURES, errors, load_kernels
-from indexmill.jobs.bench.programs import diskann
+from indexmill.jobs.bench.programs import diskann, plan
 from indexmill.jobs.bench.programs.job import Job, build
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.pipeline.spec import parse_size
@@ -116,9 +115,9 @@ def measure(run: Run, name: str) -> dict[str, Any]:
         "memory": wanted.memory,
         "parameters": {name: value for name, value in wanted.parameters.items() if value is not None},
     }
-    load_kernels(job, run.out)
+    plan.load_kernels(job, run.out)
     try:
-        said = told(indexmill("plan", job.write(run.out), json=True))
+        said = plan.of_job(job.write(run.out))
     except Failed as error:
         return row | {"refused": reason_of(error, run.out)}
     is_trial = run.rows is not None  # whose few vectors fit in one piece
@@ -141,10 +140,17 @@ def measure(run: Run, name: str) -> dict[str, Any]:
         "index_s": made["wall_s"] - stages.get("certify", 0.0),
         "order_s": sum(stages.get(stage, 0.0) for stage in _ORDER_STAGES),
         "to_budget": made["peak_bytes"] / parse_size(wanted.memory),
-        "planned": {what: said[what] for what in FIGURES},
-        "planned_stage_s": {stage: one["seconds"] for stage, one in said["stages"].items()},
-        "error": errors(said, made),
+        **plan_beside(said, made),
         **found,
+    }
+
+
+def plan_beside(said: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a row says of a plan: its figures, the seconds of its stages, and the errors of the figures."""
+    return {
+        "planned": plan.figures(said),
+        "planned_stage_s": plan.stage_seconds(said),
+        "error": plan.errors(said, made),
     }
 
 

@@ -12,14 +12,13 @@ from typing import Any
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.common.process import Failed, indexmill, told
-from indexmill.jobs.bench.large.builds import BUILDS, Built, given
+from indexmill.jobs.bench.common.process import Failed, indexmill
+from indexmill.jobs.bench.large.builds import BUILDS, Built, given, plan_beside
 from indexmill.jobs.bench.large.grown import appended_set
 from indexmill.jobs.bench.large.reads import index_reads
 from indexmill.jobs.bench.large.refused import reason_of
-from indexmill.jobs.bench.plans.jobs import FIGURES, errors
-from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.job import toml, watched
+from indexmill.jobs.bench.programs import ours, plan
+from indexmill.jobs.bench.programs.job import watched, write_job
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: Share of an index's vectors that is appended.
@@ -77,43 +76,28 @@ def _row(space: Workspace, built: Built, name: str, step: str, added: Path) -> d
     said: dict[str, Any] = {}
     try:
         if verb == "append":
-            said = told(
-                indexmill(
-                    "plan", _job(space.out, {"base": index, "add": added, "out": out, **within}), json=True
-                )
-            )
+            job = {"base": index, "add": added, "out": out, **within}
+            said = plan.of_job(write_job(space.out / "step.toml", job))
         words = [verb, index, *([added] if verb == "append" else [])]
-        usage, memory, scratch_bytes = watched(
-            indexmill(*words, **options, json=True), space.out / "step.log", work
-        )
+        made = watched(indexmill(*words, **options, json=True), space.out / "step.log", work)
     except Failed as error:
         shutil.rmtree(out, ignore_errors=True)
         return {"step": step, "refused": reason_of(error, space.out)}
-    made = {"wall_s": usage.wall_s, "peak_bytes": memory.bytes, "scratch_bytes": scratch_bytes}
     row = {
         "step": step,
         **made,
-        "cpu_s": usage.cpu_s,
         "written_bytes": sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
         "stage_s": ours.stage_seconds(out) if verb in ("append", "layout") else {},
     }
     if said:
-        row["planned"] = {figure: said[figure] for figure in FIGURES}
+        row |= plan_beside(said, made)
         row["planned_stage_s"] = {
-            stage.removeprefix(f"{verb} "): one["seconds"] for stage, one in said["stages"].items()
+            stage.removeprefix(f"{verb} "): seconds for stage, seconds in row["planned_stage_s"].items()
         }
-        row["error"] = errors(said, made)
     if verb in ("append", "layout"):
         row |= _reads(space, built, added if verb == "append" else None)
     shutil.rmtree(out, ignore_errors=True)
     return row
-
-
-def _job(folder: Path, job: dict[str, Any]) -> Path:
-    """Write the job file of an update."""
-    path = folder / "step.toml"
-    path.write_text(toml(job))
-    return path
 
 
 def _reads(space: Workspace, built: Built, added: Path | None) -> dict[str, Any]:

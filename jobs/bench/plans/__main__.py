@@ -15,56 +15,56 @@ from typing import Any
 from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.common.process import indexmill, told
 from indexmill.jobs.bench.plans import updates
-from indexmill.jobs.bench.plans.jobs import FIGURES, GRID, Planned, Sets, errors, load_kernels
+from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
+from indexmill.jobs.bench.programs import plan
 from indexmill.jobs.bench.programs.job import Job, build
 
-TARGETS = tuple(
-    Target(f"plan of {what}, {name}, off by at most", f"{name}.worst.{figure}", "<=", limit)
-    for name in (*GRID, "updates")
-    for figure, (what, _, limit) in FIGURES.items()
-)
+
+def _targets(part: str) -> list[Target]:
+    return plan.targets(part, lambda figure: f"{part}.worst.{figure}")
+
+
+TARGETS = tuple(target for part in (*GRID, "updates") for target in _targets(part))
 
 
 def measure(sets: Sets, part: str) -> dict[str, Any]:
     """Plan each job of a part of `GRID` and build it at once; errors are predicted / measured - 1."""
     rows = []
-    for number, planned in enumerate(GRID[part]):
-        job = sets.job(planned, f"{part}-{number}")
-        load_kernels(job, sets.out)
-        rows.append(_row(sets, planned, job))
-    worst = {name: max(abs(row["error"][name]) for row in rows) for name in FIGURES}
-    return {"rows": rows, "worst": worst}
+    for number, wanted in enumerate(GRID[part]):
+        job = sets.job(wanted, f"{part}-{number}")
+        plan.load_kernels(job, sets.out)
+        rows.append(_row(sets, wanted, job))
+    return {"rows": rows, "worst": plan.worst(rows)}
 
 
-def _row(sets: Sets, planned: Planned, job: Job) -> dict[str, Any]:
-    said = plan_of(job, sets)
+def _row(sets: Sets, wanted: Planned, job: Job) -> dict[str, Any]:
+    said = plan.of_job(job.write(sets.out))
     made = build(job, sets.out)
     shutil.rmtree(job.index(sets.out))
-    n_vectors, dim = read_bin(sets.vectors(planned)).shape
+    n_vectors, dim = read_bin(sets.vectors(wanted)).shape
     return {
-        "data": planned.data,
+        "data": wanted.data,
         "rows": n_vectors,
         "dim": dim,
-        "memory": planned.memory,
-        "workers": planned.workers,
-        "parameters": planned.parameters,
-        "planned": {name: said[name] for name in (*FIGURES, "shards")},
-        "measured": {name: made[key] for name, (_, key, _) in FIGURES.items()} | {"shards": made["shards"]},
+        "memory": wanted.memory,
+        "workers": wanted.workers,
+        "parameters": wanted.parameters,
+        "planned": plan.figures(said) | {"shards": planned_shards(said)},
+        "measured": plan.measured(made) | {"shards": made["shards"]},
         "told_peak_memory_bytes": made["told_peak_bytes"],
-        "error": errors(said, made),
+        "error": plan.errors(said, made),
         "stages": {
-            name: {"planned": stage["seconds"], "measured": made["stage_s"].get(name)}
-            for name, stage in said["stages"].items()
+            name: {"planned": seconds, "measured": made["stage_s"].get(name)}
+            for name, seconds in plan.stage_seconds(said).items()
         },
     }
 
 
-def plan_of(job: Job, sets: Sets) -> dict[str, Any]:
-    """Ask for a plan; ``shards`` is their number, 1 of kinds that have none."""
-    said = told(indexmill("plan", job.write(sets.out), json=True))
-    return said | {"shards": said.get("shards", {"n": 1})["n"]}
+def planned_shards(said: dict[str, Any]) -> int:
+    """Return the shards of a plan, 1 of kinds that have none."""
+    n: int = said.get("shards", {"n": 1})["n"]
+    return n
 
 
 BENCHMARK = Benchmark[Sets](

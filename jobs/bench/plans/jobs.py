@@ -15,10 +15,6 @@ from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, beginning, halved, read_bin
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.programs.job import AMPLE, Job
-from indexmill.jobs.jobfile import resolve
-from indexmill.pipeline.build import open_input
-from indexmill.pipeline.mill.progress import Silent
-from indexmill.pipeline.rehearsal.compiled import compile_kernels
 
 #: Vectors of the generated set, whose first ones are the smaller sets.
 GENERATED_ROWS = 10_000_000
@@ -28,12 +24,6 @@ _QUERIES = 1
 _HALVED, _LABELLED, _ASKED = "as float16", "with labels", "with queries"
 #: The column of labels, and its different values, which are drawn.
 _LABEL, _LABELS = "label", 10
-#: Figures of a plan: what they are called, which of a measured run they foretell, and by how much they may be off.
-FIGURES = {
-    "peak_memory_bytes": ("memory", "peak_bytes", 0.15),
-    "peak_scratch_bytes": ("scratch", "scratch_bytes", 0.05),
-    "seconds": ("time", "wall_s", 0.25),
-}
 
 
 @dataclass(frozen=True)
@@ -160,14 +150,3 @@ def labelled(base: Path, folder: Path) -> Path:
         rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
         pq.write_table(pa.table({"embedding": rows, _LABEL: labels}), path)
     return path
-
-
-def load_kernels(job: Job, folder: Path) -> None:
-    """Compile the kernels of a build, which happens once an installation and not with every build."""
-    spec = resolve(job.write(folder), {}, {})
-    compile_kernels(spec, open_input(spec), Silent())
-
-
-def errors(said: dict[str, Any], made: dict[str, Any]) -> dict[str, float]:
-    """Return predicted / measured - 1 of each of `FIGURES`, given a plan and what `build` or an update took."""
-    return {name: said[name] / made[key] - 1 for name, (_, key, _) in FIGURES.items()}

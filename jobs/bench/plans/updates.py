@@ -14,9 +14,9 @@ import indexmill
 from indexmill.jobs.bench.common import process
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.plans.jobs import FIGURES, Sets, errors
-from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.job import toml, watched
+from indexmill.jobs.bench.plans.jobs import Sets
+from indexmill.jobs.bench.programs import ours, plan
+from indexmill.jobs.bench.programs.job import watched, write_job
 
 KINDS = ("graph", "ivf", "lsh")
 STEPS = ("append", "merge", "compact")
@@ -39,8 +39,7 @@ def measure(sets: Sets) -> dict[str, Any]:
         prepare(sets.out, kind, np.asarray(vectors[:_WARM_UP_ROWS]), every_step=True)
         prepare(sets.out, kind, np.asarray(vectors))
         rows += [_row(sets.out, kind, step) for step in STEPS]
-    worst = {name: max(abs(row["error"][name]) for row in rows) for name in FIGURES}
-    return {"vectors": len(vectors), "rows": rows, "worst": worst}
+    return {"vectors": len(vectors), "rows": rows, "worst": plan.worst(rows)}
 
 
 def prepare(out: Path, kind: str, vectors: NDArray[Any], every_step: bool = False) -> None:
@@ -70,7 +69,7 @@ def _row(out: Path, kind: str, step: str) -> dict[str, Any]:
     plans, runs = [], []
     for _ in range(_TIMES):
         shutil.rmtree(result, ignore_errors=True)
-        plans.append(plan_of(job))
+        plans.append(plan.of_job(job))
         runs.append(update(job, out, kind, step))
     if step != "merge":
         shutil.rmtree(result, ignore_errors=True)
@@ -78,10 +77,10 @@ def _row(out: Path, kind: str, step: str) -> dict[str, Any]:
     return {
         "kind": kind,
         "step": step,
-        "planned": {name: said[name] for name in FIGURES},
-        "measured": {name: made[key] for name, (_, key, _) in FIGURES.items()},
-        "error": errors(said, made),
-        "stages": {name: stage["seconds"] for name, stage in said["stages"].items()},
+        "planned": plan.figures(said),
+        "measured": plan.measured(made),
+        "error": plan.errors(said, made),
+        "stages": plan.stage_seconds(said),
         "step_s": made["step_s"],
     }
 
@@ -107,25 +106,13 @@ def write(out: Path, kind: str, step: str) -> Path:
         "compact": {"base": merged, "compact": True},
     }
     what = steps[step]
-    job = out / f"{kind}-{step}.toml"
     places = {"out": str(out / f"{kind}-{step}"), "work": str(out / "update.work")}
-    job.write_text(toml({**what, **places, "workers": THREADS, "memory": "8GiB", "force": True}))
-    return job
-
-
-def plan_of(job: Path) -> dict[str, Any]:
-    """Ask for the plan of an update."""
-    return process.told(process.indexmill("plan", job, json=True))
+    keys = {**what, **places, "workers": THREADS, "memory": "8GiB", "force": True}
+    return write_job(out / f"{kind}-{step}.toml", keys)
 
 
 def update(job: Path, out: Path, kind: str, step: str) -> dict[str, Any]:
     """Run an update, and return what it took."""
     command = process.indexmill("build", job, json=True)
-    usage, memory, scratch_bytes = watched(command, job.with_suffix(".log"), out / "update.work")
-    seconds = ours.stage_seconds(out / f"{kind}-{step}")
-    return {
-        "wall_s": round(usage.wall_s, 3),
-        "peak_bytes": memory.bytes,
-        "scratch_bytes": scratch_bytes,
-        "step_s": seconds[step],
-    }
+    took = watched(command, job.with_suffix(".log"), out / "update.work")
+    return took | {"step_s": ours.stage_seconds(out / f"{kind}-{step}")[step]}

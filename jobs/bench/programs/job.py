@@ -8,16 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from indexmill.jobs.bench.common.cgroup import Group
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin, read_truth
 from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED, THREADS
-from indexmill.jobs.bench.common.process import PeakScratch, Usage, indexmill, run_measured
+from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
 from indexmill.jobs.bench.programs import ours
-
-if TYPE_CHECKING:
-    from indexmill.pipeline.mill.peak import PeakMemory
 
 #: A budget that no set fills.
 AMPLE = "16GiB"
@@ -71,12 +68,17 @@ class Job:
             "order": "star", "metric": "l2", "seed": SEED, **self.parameters,
         }  # fmt: skip
         stated = {name: value for name, value in parameters.items() if value is not None}
-        path = folder / f"{self.name}.toml"
-        path.write_text(f"{toml(top)}\n[parameters]\n{toml(stated)}")
-        return path
+        return write_job(folder / f"{self.name}.toml", top, stated)
 
 
-def toml(table: dict[str, Any]) -> str:
+def write_job(path: Path, top: dict[str, Any], parameters: dict[str, Any] | None = None) -> Path:
+    """Write a job file, and return its path; the job of an update has no parameters."""
+    tables = [_toml(top), *([] if parameters is None else [f"[parameters]\n{_toml(parameters)}"])]
+    path.write_text("\n".join(tables))
+    return path
+
+
+def _toml(table: dict[str, Any]) -> str:
     """Return lines of TOML, which writes text, numbers and truth values as JSON does."""
     return "".join(f"{key} = {json.dumps(value, default=str)}\n" for key, value in table.items())
 
@@ -100,18 +102,12 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
     index, work = job.index(folder), job.work(folder)
     shutil.rmtree(index, ignore_errors=True)
     command = indexmill("build", job.write(folder), json=True)
-    usage, memory, scratch_bytes = watched(
-        command if group is None else group.wrap(command), folder / f"{job.name}.log", work
-    )
+    took = watched(command if group is None else group.wrap(command), folder / f"{job.name}.log", work)
     made, run = ours.manifest(index), ours.run_facts(index)
     graph = made.get("graph", {})  # of no other kind
     return {
-        "wall_s": round(usage.wall_s, 3),
-        "cpu_s": round(usage.cpu_s, 3),
-        "peak_bytes": memory.bytes,
-        "peak_note": memory.note,
+        **took,
         "told_peak_bytes": run.get("peak_memory_bytes"),
-        "scratch_bytes": scratch_bytes,
         "input_bytes": job.base.stat().st_size,
         "output_bytes": sum(path.stat().st_size for path in index.iterdir()),
         "stage_s": run["seconds"],
@@ -122,10 +118,14 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
     }
 
 
-def watched(command: Sequence[object], log: Path, work: Path) -> tuple[Usage, PeakMemory, int]:
-    """Run a command whose scratch files are in `work`; return its cost, its peak memory, and the most bytes in `work`.
+def watched(command: Sequence[object], log: Path, work: Path) -> dict[str, Any]:
+    """Run a command whose scratch files are in `work`, a folder that is empty at first, and removed in the end.
 
-    The folder is empty at first, and removed in the end.
+    Returns
+    -------
+    dict
+        ``wall_s``, ``cpu_s``, ``peak_bytes`` of memory with its ``peak_note``, and ``scratch_bytes``: the most in
+        `work`.
 
     Raises
     ------
@@ -148,7 +148,13 @@ def watched(command: Sequence[object], log: Path, work: Path) -> tuple[Usage, Pe
     finally:
         shutil.rmtree(work, ignore_errors=True)
     assert memory is not None
-    return usage, memory, scratch.bytes
+    return {
+        "wall_s": round(usage.wall_s, 3),
+        "cpu_s": round(usage.cpu_s, 3),
+        "peak_bytes": memory.bytes,
+        "peak_note": memory.note,
+        "scratch_bytes": scratch.bytes,
+    }
 
 
 def count_right(index: Path, data: Dataset) -> Any:

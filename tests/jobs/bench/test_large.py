@@ -21,7 +21,7 @@ from indexmill.jobs.bench.large.__main__ import BENCHMARK, TARGETS
 from indexmill.jobs.bench.large.grown import appended_set
 from indexmill.jobs.bench.large.joins_child import joined, search_files
 from indexmill.jobs.bench.large.refused import reason_of
-from indexmill.jobs.bench.plans.jobs import FIGURES
+from indexmill.jobs.bench.programs import plan
 from indexmill.jobs.bench.programs.faiss import load_faiss, write_batches
 
 
@@ -33,7 +33,7 @@ def built(n: int, seconds: float, pages: float, build_id: str = "a", **others: A
         "wall_s": seconds + 1, "index_s": seconds, "order_s": 2.0, "cut": builds.WHOLE,
         "stage_s": {"build": seconds, "order": 2.0}, "planned_stage_s": {"build": seconds - 1},
         "peak_bytes": 100, "scratch_bytes": 100, "to_budget": 0.5,
-        "planned": dict.fromkeys(FIGURES, 90), "error": dict.fromkeys(FIGURES, -0.1),
+        "planned": dict.fromkeys(plan.FIGURES, 90), "error": dict.fromkeys(plan.FIGURES, -0.1),
         "pages_read": {"0.90": at, "0.95": at, "0.98": None}, **others,
     }  # fmt: skip
 
@@ -109,9 +109,9 @@ def test_the_page_shows_what_was_measured_and_judges_it(run: Run) -> None:
             "step": "append",
             **figures,
             "stage_s": {"insert": 4.0, "emit": 1.0},
-            "planned": dict.fromkeys(FIGURES, 2**30),
+            "planned": dict.fromkeys(plan.FIGURES, 2**30),
             "planned_stage_s": {"insert": 5.0},
-            "error": dict.fromkeys(FIGURES, 0.1),
+            "error": dict.fromkeys(plan.FIGURES, 0.1),
             "pages_read": reads,
         },
         {"step": "layout agglomerative", "refused": "the order takes 3,000 MiB"},
@@ -185,8 +185,8 @@ def test_a_plan_without_room_is_a_result(tmp_path: Path, monkeypatch: pytest.Mon
             4, ["plan"], "error: scratch: x: the build needs 2,000,000,000 bytes there, 5 are free; make"
         )
 
-    monkeypatch.setattr(builds, "load_kernels", lambda job, folder: None)
-    monkeypatch.setattr(builds, "told", refuse)
+    monkeypatch.setattr(plan, "load_kernels", lambda job, folder: None)
+    monkeypatch.setattr(plan, "of_job", refuse)
     part = builds.measure(Run("large", {}, tmp_path, rows=50), "n1-8GiB")
     assert (part["n"], part["refused"]) == (50, "needs 2.0 GB of disk, 0.0 free")
 

@@ -16,6 +16,7 @@ from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
 from indexmill.jobs.bench.plans import __main__ as plans
 from indexmill.jobs.bench.plans import updates
 from indexmill.jobs.bench.plans.jobs import GRID, Planned, Sets
+from indexmill.jobs.bench.programs import plan
 from indexmill.jobs.bench.programs.job import Job, build
 from indexmill.jobs.jobfile import resolve
 from indexmill.pipeline.build import open_input
@@ -49,16 +50,15 @@ def fake_build(job: Job, folder: Path) -> dict[str, Any]:
 
 def test_errors_are_those_of_the_plan_beside_the_build(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {
-        "peak_memory_bytes": 1100, "peak_scratch_bytes": 490, "seconds": 8, "shards": 1,
+        "peak_memory_bytes": 1100, "peak_scratch_bytes": 490, "seconds": 8, "shards": {"n": 1},
         "stages": {"pack": {"seconds": 3.0}, "emit": {"seconds": 1.0}},
     }  # fmt: skip
-    monkeypatch.setattr(plans, "plan_of", lambda job, sets: said)
-    monkeypatch.setattr(plans, "load_kernels", lambda job, sets: None)
+    monkeypatch.setattr(plan, "of_job", lambda job: said)
+    monkeypatch.setattr(plan, "load_kernels", lambda job, folder: None)
     monkeypatch.setattr(plans, "build", fake_build)
     made = {"wall_s": 10.0, "peak_bytes": 990, "scratch_bytes": 500, "step_s": 9.0}
     monkeypatch.setattr(updates, "prepare", lambda *given, **how: None)
     monkeypatch.setattr(updates, "delete_some", lambda *given: None)
-    monkeypatch.setattr(updates, "plan_of", lambda job: said)
     monkeypatch.setattr(updates, "update", lambda *given: made)
     assert plans.BENCHMARK.run(run) == []
     found = record.load(run.results)
@@ -144,4 +144,5 @@ def test_an_index_of_hash_tables_is_planned_and_built(run: Run) -> None:
     write_bin(run.sets["sift1m"].folder / "base.u8bin", rows)
     sets, planned = Sets(run), Planned("sift1m", 600, parameters=GRID["kinds"][-1].parameters)
     job = sets.job(planned, "tables")
-    assert plans.plan_of(job, sets)["shards"] == build(job, run.out)["shards"] == 1
+    said = plan.of_job(job.write(run.out))
+    assert plans.planned_shards(said) == build(job, run.out)["shards"] == 1
