@@ -18,6 +18,8 @@ AROUND = (0.93, 0.97)
 COARSE_SIZES = (10, 14, 20, 28, 40, 56, 80, 112, 160, 224)
 #: The same for vectors whose codes are hard: they go on.
 LONG_SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
+#: Inverted lists that a query probes in a first sweep, in steps of about 1.4 too.
+PROBES = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128, 181, 256, 362, 512)
 
 Row: TypeAlias = dict[str, Any]
 #: Rows of each search of a round.

@@ -7,6 +7,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common.curves import (
     LONG_SIZES,
+    PROBES,
     Search,
     at_recalls,
     summaries,
@@ -17,9 +18,6 @@ from indexmill.jobs.bench.common.intervals import curve, figures_at
 from indexmill.jobs.bench.common.opened import search_of
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.workspace import Workspace
-
-#: Lists that a query may probe.
-PROBES = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128, 181, 256, 362, 512)
 
 
 def index_reads(space: Workspace, name: str, is_graph: bool) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from indexmill.formats.index.setmanifest import read_set_manifest
 from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Run, Target
 from indexmill.jobs.bench.common.curves import (
     LONG_SIZES,
+    PROBES,
     RECALL,
     Row,
     summaries,
@@ -41,10 +42,8 @@ SETS: dict[str, dict[str, object]] = {"sift1m": {}, "embed768": {"metric": "cosi
 PARTS, MAIN = (2, 4, 8), 4
 #: Those other margins.
 MARGINS = {"sift1m": (0.1, 0.2, 0.3, 0.5), "embed768": (0.3, 0.5, 0.8, 1.0)}
-
-
-#: Lists of all parts together, and lists that are probed.
-LISTS, PROBES = 1024, (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64)
+#: Lists of all parts together.
+LISTS = 1024
 
 
 def build(data: Dataset, index: Path, parts: int | None, flags: dict[str, object]) -> None:

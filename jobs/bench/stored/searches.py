@@ -16,7 +16,7 @@ import numpy as np
 
 import indexmill
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.curves import LONG_SIZES, value_at
+from indexmill.jobs.bench.common.curves import LONG_SIZES, PROBES, value_at
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin, read_truth
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, MAX_DEGREE, PQ_BYTES, SEED, THREADS
 from indexmill.jobs.bench.common.process import run_indexmill
@@ -35,8 +35,6 @@ OPENINGS, QUERIES = 9, 200
 MILLIONS = 10
 #: Centroids, as a multiple of the root of the number of vectors.
 CELLS = 4
-#: Lists that are probed to choose how many are.
-PROBES = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128)
 
 
 @dataclass(frozen=True)
