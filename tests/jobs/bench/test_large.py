@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import indexmill
+from indexmill.formats.errors import BudgetError, InputError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.bench.common import generate, record
 from indexmill.jobs.bench.common.benchmark import Run
@@ -23,6 +26,8 @@ from indexmill.jobs.bench.large.joins_child import joined, search_files
 from indexmill.jobs.bench.large.refused import reason_of
 from indexmill.jobs.bench.programs import plan
 from indexmill.jobs.bench.programs.faiss import load_faiss, write_batches
+from indexmill.pipeline.kinds.common.memory import check_need
+from indexmill.pipeline.mill.disk_space import check_free
 
 
 def built(n: int, seconds: float, pages: float, build_id: str = "a", **others: Any) -> dict[str, Any]:
@@ -170,25 +175,44 @@ def test_a_graph_that_is_cut_in_another_way_is_told() -> None:
     builds.check_cut("n1-8GiB", builds.BUILDS["n1-8GiB"], builds.REGIONS)
 
 
-def test_what_does_not_fit_is_told_without_a_path_and_other_failures_are_raised(tmp_path: Path) -> None:
-    room = f"error: scratch: {tmp_path}/x.work: the build needs 79,512,000,000 bytes there, 36,000,000,000 are free"
-    assert reason_of(Failed(4, ["plan"], room), tmp_path) == "needs 79.5 GB of disk, 36.0 free"
-    memory = f"loading\nerror: memory: {tmp_path}/x takes 9 MiB, the job allows 8; give --memory 9MiB"
-    assert reason_of(Failed(4, ["plan"], memory), tmp_path) == "memory: x takes 9 MiB, the job allows 8"
+def refused(check: Callable[[], object]) -> Failed:
+    """A plan that a check of its budget refuses, with what the command says then."""
+    with pytest.raises(BudgetError) as raised:
+        check()
+    return Failed(raised.value.exit_code, ["plan"], f"loading\nerror: {raised.value}")
+
+
+@pytest.fixture
+def without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failed:
+    """A plan that is refused because it needs 79.5 GB of disk where 36 are free."""
+    usage = shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=36_000_000_000))
+        return refused(lambda: check_free(tmp_path / "x.work", 79_512_000_000))
+
+
+def test_what_does_not_fit_is_told_without_a_path_and_other_failures_are_raised(
+    tmp_path: Path, without_room: Failed
+) -> None:
+    assert reason_of(without_room, tmp_path) == "needs 79.5 GB of disk, 36.0 free"
+    without_memory = refused(lambda: check_need(f"{tmp_path}/x takes", 9000, 8000))
+    assert reason_of(without_memory, tmp_path) == (
+        "memory: x takes 9,000 bytes beside the page cache, and the budget is 8,000"
+    )
     with pytest.raises(Failed, match="exit code 3 of: plan"):
-        reason_of(Failed(3, ["plan"], room), tmp_path)
+        reason_of(Failed(InputError.exit_code, ["plan"], without_room.said), tmp_path)
 
 
-def test_a_plan_without_room_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(command: object) -> None:
-        raise Failed(
-            4, ["plan"], "error: scratch: x: the build needs 2,000,000,000 bytes there, 5 are free; make"
-        )
+def test_a_plan_without_room_is_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_room: Failed
+) -> None:
+    def refuse(job: Path) -> None:
+        raise without_room
 
     monkeypatch.setattr(plan, "load_kernels", lambda job, folder: None)
     monkeypatch.setattr(plan, "of_job", refuse)
     part = builds.measure(Run("large", {}, tmp_path, rows=50), "n1-8GiB")
-    assert (part["n"], part["refused"]) == (50, "needs 2.0 GB of disk, 0.0 free")
+    assert (part["n"], part["refused"]) == (50, "needs 79.5 GB of disk, 36.0 free")
 
 
 def test_the_truth_of_a_grown_set_is_that_of_both(tmp_path: Path) -> None:
