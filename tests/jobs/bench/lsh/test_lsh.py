@@ -468,40 +468,40 @@ def test_qalsh_is_left_out_where_it_takes_minutes(space: Space, monkeypatch: pyt
     assert "QALSH | not reached" not in text
 
 
-def test_an_index_is_built_again_when_it_is_asked_for_otherwise(
-    space: Space, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of builds, which leave an index that tells its seconds and nothing else."""
+    begun: list[list[str]] = []
 
-    def build(command: list[Any], log: Any) -> Usage:
-        index = Path(command[command.index("--out") + 1])
+    def build(command: list[str], log: Any) -> Usage:
+        index = Path(value(command, "--out"))
         index.mkdir(exist_ok=True)
         (index / "run.json").write_text('{"seconds": {"hash": 1.0}}')
-        asked.append(int(command[command.index("--n-tables") + 1]))
+        begun.append(command)
         return Usage(2.0, 3.0, 4)
 
     monkeypatch.setattr(process, "run_measured", build)
+    return begun
+
+
+def value(command: list[str], flag: str) -> str:
+    return command[command.index(flag) + 1]
+
+
+def test_an_index_is_built_again_when_it_is_asked_for_otherwise(
+    space: Space, commands: list[list[str]]
+) -> None:
     data = space.data("sift1m")
     for n_tables in (2, 2, 3):
         index = space.ensure("sift1m", data, Shape("other", {"n_tables": n_tables}))
-    assert asked == [2, 3]
+    assert [value(command, "--n-tables") for command in commands] == ["2", "3"]
     assert lsh_space.build_cost(index)["stage_s"] == {"hash": 1.0}
 
 
 def test_an_index_is_given_the_candidates_of_the_formula_and_one_without_them_is_built_again(
-    space: Space, monkeypatch: pytest.MonkeyPatch
+    space: Space, commands: list[list[str]]
 ) -> None:
     """Where they are given, the radii are those of the formula too."""
-    asked = []
-
-    def build(command: list[Any], log: Any) -> Usage:
-        index = Path(command[command.index("--out") + 1])
-        index.mkdir(exist_ok=True)
-        (index / "run.json").write_text('{"seconds": {}}')
-        asked.append(command[command.index("--candidates") + 1])
-        return Usage(2.0, 3.0, 4)
-
-    monkeypatch.setattr(process, "run_measured", build)
     shape = Shape("given", {"gamma": 0.45})
     data, cost = space.data("sift1m"), space.out / "sift1m-given.build.json"
     space.ensure("sift1m", data, shape)
@@ -510,9 +510,9 @@ def test_an_index_is_given_the_candidates_of_the_formula_and_one_without_them_is
     cost.write_text(json.dumps(told))
     space.ensure("sift1m", data, shape)
     space.ensure("sift1m", data, shape)
-    assert asked == [str(lsh_space.formula_candidates(2000, shape.options))] * 2
     space.ensure("sift1m", data, Shape("given", {"gamma": 0.45, "candidates": 77}))
-    assert asked[-1] == "77"
+    of_formula = str(lsh_space.formula_candidates(2000, shape.options))
+    assert [value(command, "--candidates") for command in commands] == [of_formula, of_formula, "77"]
 
 
 def test_candidates_of_the_formula_are_those_of_the_record() -> None:
