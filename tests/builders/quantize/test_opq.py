@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,22 @@ def test_rotated_codes_err_less_where_components_depend_on_each_other() -> None:
     assert rotated.rotation is not None
     assert is_rotation(rotated.rotation)
     assert error(rotated, vectors) < 0.6 * error(plain, vectors)
+
+
+def test_as_many_matrices_are_decomposed_as_plans_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    decomposed: list[tuple[int, ...]] = []
+
+    def counted(decompose: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
+        def call(matrix: np.ndarray) -> Any:
+            decomposed.append(matrix.shape)
+            return decompose(matrix)
+
+        return call
+
+    for name in ("eigh", "svd"):
+        monkeypatch.setattr(np.linalg, name, counted(getattr(np.linalg, name)))
+    train_opq(correlated(300, 24), 6, seed=1)
+    assert decomposed == [(24, 24)] * opq.DECOMPOSITIONS
 
 
 def test_alternation_finds_directions_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
