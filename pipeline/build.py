@@ -10,6 +10,7 @@ from typing import Any
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.location import is_mirrored, is_url, local_name, local_path, shown_url
+from indexmill.formats.pagefile.atomic import can_link
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.execution.allocator import hold_little
@@ -21,6 +22,7 @@ from indexmill.pipeline.kinds.registry import kind_of, warm_up
 from indexmill.pipeline.kinds.run import Publish, ingest_stage, local_publish, make_ingest, publish_made
 from indexmill.pipeline.kinds.size import Size
 from indexmill.pipeline.mill.disk import told_when_full
+from indexmill.pipeline.mill.disk_space import check_room
 from indexmill.pipeline.mill.inputs import InputWatch
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
@@ -28,7 +30,7 @@ from indexmill.pipeline.mill.publish import check_output, output_lock
 from indexmill.pipeline.mill.record import now
 from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
-from indexmill.pipeline.mill.store import StageStore, held
+from indexmill.pipeline.mill.store import LOCK_NAME, StageStore, held
 from indexmill.pipeline.rehearsal.compiled import compile_kernels
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.urls.output import url_output
@@ -77,6 +79,7 @@ def run_build(
         size = resolved(spec, source or open_input(spec), progress)
         with held(open_store(spec), bool(spec.work)) as store:
             store.scratch = size.scratch_limit(store)
+            _check_output_room(spec, size, store)
             return _build(size, spec, store, progress, publish, shared)
 
 
@@ -91,9 +94,17 @@ def _build_stream(
                 source = stream.copied(store.copy_of_stream)
             size = resolved(spec, source, progress)
             store.scratch = size.scratch_limit(store)
+            _check_output_room(spec, size, store)
             return _build(size, spec, store, progress, publish)
         finally:
             store.drop_copy()
+
+
+def _check_output_room(spec: BuildSpec, size: Size[Any], store: StageStore) -> None:
+    """Refuse an output without room for the index, unless its files become second names of those of a stage."""
+    out = Path(os.path.abspath(spec.out))
+    if not is_url(spec.out) and (size.keep or not can_link(store.root / LOCK_NAME, out.parent)):
+        check_room(out, size.index_bytes, "index")
 
 
 def _disk_full_message(store: StageStore, reason: str) -> str:

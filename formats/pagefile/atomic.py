@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 _TOKEN_BYTES = 8
 #: Names of all temporary files of `atomic_write`.
 UNFINISHED_FILES = ".*.tmp"
+#: A full disk, a full share of it, a file larger than may be, and a file system that can only be read.
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 #: Arguments of Linux's renameat2: paths relative to the working directory; exchange two names.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 #: Errors of kernels without renameat2, of file systems without the exchange, and of sandboxes that hide either.
@@ -44,7 +46,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     Raises
     ------
     OSError
-        If the file cannot be created, written or renamed.
+        If the file cannot be created, written or renamed; where the disk takes no more, the error names `path`.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}.tmp")
@@ -54,8 +56,10 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in NO_SPACE and error.filename is None:
+            error.filename = str(path)
         raise
     fsync_dir(path.parent)
 
@@ -87,7 +91,27 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
     try:
         os.link(source, target)
     except OSError:
+        copy_file(source, target)
+
+
+def copy_file(source: str | Path, target: str | Path) -> None:
+    """Copy the bytes of a file to a new one.
+
+    Raises
+    ------
+    OSError
+        Where the disk takes no more, naming `target`, the bytes that are needed and those that are free.
+    """
+    try:
         shutil.copyfile(source, target)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        with suppress(OSError):
+            os.unlink(target)
+        free = shutil.disk_usage(Path(target).parent).free
+        needed = f"copying {source} takes {os.path.getsize(source):,} bytes, {free:,} are free"
+        raise OSError(error.errno, f"{os.strerror(error.errno)}; {needed}", str(target)) from error
 
 
 def can_link(source: str | Path, directory: str | Path) -> bool:

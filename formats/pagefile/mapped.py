@@ -6,7 +6,6 @@ the start raises an error instead.
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from indexmill.formats.errors import BudgetError
+from indexmill.formats.pagefile.atomic import NO_SPACE
 
 #: Names of scratch files. Those that a killed process leaves behind hold nothing that another can use.
 SCRATCH_FILES = "scratch-*.bin"
@@ -67,7 +67,7 @@ def _take_space(path: str | Path) -> None:
         try:
             os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in NO_SPACE:
                 raise
             raise BudgetError(
                 f"scratch: {path}: {size:,} bytes do not fit the disk ({os.strerror(error.errno)}); free some space or "

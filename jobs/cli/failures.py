@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import threading
@@ -15,8 +16,8 @@ from indexmill.formats.errors import BudgetError, IndexmillError
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 the system refused (disk, permission); 2 wrong flag or job file; 3 unusable input"
-    " or queries; 4 does not fit the budget; 5 the output exists (--force replaces it); 6 damaged, foreign,"
+    "Exit codes: 0 done; 1 the system refused (permission, storage); 2 wrong flag or job file; 3 unusable input"
+    " or queries; 4 does not fit the memory or the disk; 5 the output exists (--force replaces it); 6 damaged, foreign,"
     " too old or too new index; 7 a gate of `compare` failed; 8 no layout can help (`layout --order auto`),"
     " or no setting reaches what was asked (`tune`); 130 interrupted;"
     " 143 terminated."
@@ -63,6 +64,12 @@ def exit_codes() -> Iterator[None]:
     except BrokenPipeError:
         raise  # the reader of our output, such as `head`, is gone; the caller ends quietly
     except OSError as error:
+        from indexmill.pipeline.mill.disk import refusal
+
+        refused = refusal(error)
+        if refused is not None and error.errno != errno.EROFS:
+            what = ": ".join(filter(None, refused))
+            _leave(f"{what}; free some space or write elsewhere, and run again", BudgetError.exit_code)
         where = f"{error.filename}: " if error.filename else ""
         _leave(f"{where}{error.strerror or error}", IndexmillError.exit_code)
 

@@ -101,6 +101,7 @@ def _append_to_graph(
         run.check_origins()
         source = opened_source(larger, open_more, replace)
         check_memory(run.options.memory, larger, Growth.of(larger, source.n_vectors))
+        run.check_room(scratch, larger.manifest, larger.n + source.n_vectors)
         run.expect(STAGES["graph"])
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()

@@ -87,3 +87,4 @@ def _check_room(run: GenerationRun, lists: OpenedLists, n: int, store: StageStor
     what = f"{lists.n:,} vectors in {lists.files.centroids.n_lists:,} lists take"
     check_need(what, need, run.options.memory)
     check_free(store.root, room - store.used_bytes(), "compaction")
+    run.check_room(store.root, lists.manifest, n)

@@ -121,6 +121,7 @@ def _compacted(run: GenerationRun, opened: OpenedIndex, certified: bool) -> Comp
     check_memory(opened, opened.order, options.memory, certified)
     with run.mill(COMPACT_KIND) as mill:
         check_free(mill.store.root, scratch_bytes(opened) - mill.store.used_bytes(), "compaction")
+        run.check_room(mill.store.root, opened.manifest, opened.n - len(deleted))
         limits = Limits(options.memory, options.workers)
         recipe = CompactRecipe(mill, opened, deleted, opened.order, limits, certified)
         run.make(mill, recipe.last)

@@ -55,6 +55,7 @@ def compact_tables(
             room += len(left) * tables.files.vectors.row_format.vector_bytes
         check_memory(following.shape, need, run.options.memory)
         check_free(store.root, room - store.used_bytes(), "compaction")
+        run.check_room(store.root, old, len(left))
 
         def facts(directory: Path) -> dict[str, Any]:
             written, built = following.written(directory), tables.of_build.without(tables.deleted)

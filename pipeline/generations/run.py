@@ -22,19 +22,28 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import ConfigError, FormatError, IndexReplaced, OtherKind
 from indexmill.formats.index.manifest import Manifest, check_copied, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.formats.pagefile.atomic import can_link
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.generations.brought import brought_into, with_brought
 from indexmill.pipeline.generations.keep import check_keep, check_links, keep_earlier, newest
 from indexmill.pipeline.generations.removal import remove_others
 from indexmill.pipeline.generations.scratch import emptied, note_replaced, scratch_directory
 from indexmill.pipeline.mill.disk import told_when_full
+from indexmill.pipeline.mill.disk_space import check_room
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Foreseeing, Progress, Silent
-from indexmill.pipeline.mill.publish import bring_back, check_output, output_lock, publish
+from indexmill.pipeline.mill.publish import (
+    bring_back,
+    check_output,
+    leftovers,
+    output_lock,
+    publish,
+    remove_leftover,
+)
 from indexmill.pipeline.mill.record import now, run_record
 from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
 from indexmill.pipeline.mill.status import StatusFile
-from indexmill.pipeline.mill.store import StageStore
+from indexmill.pipeline.mill.store import LOCK_NAME, StageStore
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 if TYPE_CHECKING:
@@ -171,6 +180,32 @@ class GenerationRun:
                 except IndexReplaced as replaced:
                     raise replaced from error
                 raise
+
+    def check_room(self, scratch: Path, like: Manifest, n: int) -> None:
+        """Refuse an output without room for the new index, where files of `scratch` can have no second names there.
+
+        What a killed run left beside the output goes first.
+
+        Parameters
+        ----------
+        scratch : Path
+            Of `working`, or the root of a store.
+        like : Manifest
+            Of an index of which a vector takes as many bytes.
+        n : int
+            Vectors of the new index.
+
+        Raises
+        ------
+        BudgetError
+            Naming the directory, what is needed and what is free.
+        """
+        if can_link(scratch / LOCK_NAME, self.out.parent):
+            return
+        for leftover in leftovers(self.out):
+            remove_leftover(leftover)
+        size = sum(entry.bytes for entry in like.files)
+        check_room(self.out, size * n // int(like.input["n_vectors"]), "new index")
 
     def check_origins(self) -> None:
         """Check that the indexes which the run reads are those that were there when it began.

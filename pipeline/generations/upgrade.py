@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from indexmill.formats.index.manifest import (
 )
 from indexmill.formats.index.names import RUN_NAME
 from indexmill.formats.kinds import KINDS
+from indexmill.formats.pagefile.atomic import copy_file
 from indexmill.formats.pagefile.frame import PAGE_BYTES, VERSION, format_version, pack_header, unpack_header
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.generations.history import changing, following_number
@@ -79,11 +79,11 @@ def _write(directory: Path, present: Manifest, fresh: Path, number: int, keep: i
     """Fill `fresh` with generation `number`, and with earlier ones."""
     for entry in present.built_files:
         check_digest(directory, entry)
-        shutil.copyfile(directory / entry.name, fresh / entry.name)
+        copy_file(directory / entry.name, fresh / entry.name)
         if entry.name.endswith(".imx"):
             _renew_header(fresh / entry.name)
     if (directory / RUN_NAME).is_file():
-        shutil.copyfile(directory / RUN_NAME, fresh / RUN_NAME)
+        copy_file(directory / RUN_NAME, fresh / RUN_NAME)
     build_id, files = seal_files(fresh, [entry.name for entry in present.built_files])
     following = replace(
         present,

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.publish import publish
@@ -95,9 +97,16 @@ def local_publish(out: Path, force: bool) -> Publish:
     def to(
         emitted: Path, manifest: Manifest, run: dict[str, Any], keep: bool, advance: Callable[[int], None]
     ) -> dict[str, Any]:
-        publish(emitted, manifest, run, out, force, keep)
+        with told_when_full(partial(_disk_full_message, out)):
+            publish(emitted, manifest, run, out, force, keep)
         advance(len(manifest.files))
         published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
         return published
 
     return to
+
+
+def _disk_full_message(out: Path, path: str, reason: str) -> str:
+    """Say that there is no room for the index, and what to do."""
+    remedy = "free some space or name another --out, and run again"
+    return f"out: {path or out}: {reason}; nothing was published; {remedy}"

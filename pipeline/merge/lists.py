@@ -102,6 +102,7 @@ class _Merge:
         store = self._mill.store
         room = scratch_bytes(self._form, self._given, [len(slots) for slots in self._left], places)
         check_free(store.root, room - store.used_bytes(), "merge")
+        self._run.check_room(store.root, self._given[self._base].manifest, sum(map(len, self._left)))
 
     def _stage(
         self, name: str, run: Callable[[Path], None], inputs: Sequence[Stage] = (),

@@ -122,6 +122,7 @@ def _merge_graphs(run: ExtendRun, indexes: Sequence[str | os.PathLike[str]]) -> 
                 held = growth.ids_bytes - index.ids_bytes
                 check_compaction(index, order, options.memory, certified=False, held=held)
         check_free(scratch, _compacting_bytes(given), "merge")
+        run.check_room(scratch, given[at].manifest, growth.n)
         built = is_built_anew(given[at], growth, options.memory)
         run.expect(_stages(given, built))
         left = [

@@ -38,6 +38,7 @@ def merge_tables(run: GenerationRun, indexes: Sequence[str | os.PathLike[str]]) 
         following = NewTables(given, left, None, form)
         check_memory(following.shape, needed_bytes(given, numbers, 0, form=form), run.options.memory)
         check_free(store.root, scratch_bytes(given, numbers, form=form) - store.used_bytes(), "merge")
+        run.check_room(store.root, given[base].manifest, sum(numbers))
 
         def facts(directory: Path) -> dict[str, Any]:
             written, removed = following.written(directory), len(given[base].deleted)

@@ -13,7 +13,7 @@ from typing import Any
 from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OtherKind, OutputExistsError
 from indexmill.formats.index.manifest import Manifest, parse_manifest, write_manifest
 from indexmill.formats.index.names import EXPORT_NAME, MANIFEST_NAME, RUN_NAME
-from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
+from indexmill.formats.pagefile.atomic import copy_file, exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
 
 #: File in a directory while it is filled.
@@ -167,7 +167,7 @@ def publish(
         for entry in manifest.files:
             target = fresh / entry.name
             if keep:
-                shutil.copyfile(emitted / entry.name, target)
+                copy_file(emitted / entry.name, target)
             else:
                 link_or_copy(emitted / entry.name, target)
             with open(target, "rb") as file:

@@ -242,6 +242,7 @@ def _check(
         recorded = log_bytes(len(log.vectors), opened.graph.node_format.nodes_per_page)
         check_judging(opened, options.memory, "--query-log", recorded)
     check_free(scratch, _scratch_bytes(opened, with_points, request), "layout")
+    run.check_room(scratch, opened.manifest, opened.n)
 
 
 def _scratch_bytes(opened: OpenedIndex, with_points: bool, request: LayoutRequest) -> int:

@@ -7,7 +7,6 @@ and so the memory, of those of the largest part.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from indexmill.formats.pagefile.atomic import copy_file
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline.build import open_input, resolved
 from indexmill.pipeline.execution.executors import make_executor
@@ -94,7 +94,7 @@ def make_codes(
         first = ingest_stage(mill, sample, p.metric, {}, ingest.signature(sample), shared=Shared(extent))
         recipe = size.recipe(mill, first, make_ingest(mill, first))
         for stage, name in recipe.shared_files():
-            shutil.copyfile(mill.make(stage) / name, codes / name)
+            copy_file(mill.make(stage) / name, codes / name)
         (codes / _PARAMETERS_NAME).write_text(json.dumps(recipe.shared_parameters()))
     store.finish(codes)
 

@@ -14,7 +14,7 @@ from indexmill.formats.errors import IndexmillError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.kinds import KINDS
-from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.formats.pagefile.atomic import copy_file, link_or_copy
 from indexmill.pipeline.append.run import STAGES as APPENDING
 from indexmill.pipeline.append.run import run_append
 from indexmill.pipeline.append.taken_over import copied_bytes
@@ -160,7 +160,7 @@ def _deleted(spec: UpdateSpec, given: Given, at: Path, to: Path) -> dict[str, An
     check_free(to, copied_bytes(at, manifest, names, to), "deletion")
     for name in names:
         link_or_copy(at / name, to / name)
-    shutil.copyfile(at / MANIFEST_NAME, to / MANIFEST_NAME)
+    copy_file(at / MANIFEST_NAME, to / MANIFEST_NAME)
     with named(to, spec.base[0]):
         return run_delete(to, given.ids, delete_options(spec))
 

@@ -29,9 +29,10 @@ from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.ivf import batch
 from indexmill.formats.kinds import page_file_kind
+from indexmill.formats.pagefile.atomic import NO_SPACE
 from indexmill.formats.pagefile.frame import CRC_SECTION, PAGE_BYTES, Section, unpack_header
 from indexmill.formats.urls.retry import final_error
-from indexmill.pipeline.mill.disk import NO_SPACE, told_when_full
+from indexmill.pipeline.mill.disk import told_when_full
 from indexmill.pipeline.urls.beside import Read, answers
 from indexmill.pipeline.urls.blocks import Blocks, write_all
 from indexmill.pipeline.urls.cache import (

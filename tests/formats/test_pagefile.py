@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import struct
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from tests.oracles.files.hostile import patch_page_file
 
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
-from indexmill.formats.pagefile.atomic import atomic_write, write_json_atomic
+from indexmill.formats.pagefile.atomic import atomic_write, copy_file, write_json_atomic
 from indexmill.formats.pagefile.frame import f64_from_bits
 from indexmill.formats.pagefile.reader import PageFile, content_digest
 from indexmill.formats.pagefile.writer import PageFileWriter, stamp_build_id
@@ -297,3 +299,23 @@ def test_an_atomic_write_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         write_json_atomic(path, {"x": float("nan")})
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
     assert path.read_text("utf-8").startswith('{\n  "b"')
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+def test_a_copy_onto_a_full_disk_names_what_cannot_be_written_and_the_bytes(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(bytes(5000))
+    target.symlink_to("/dev/full")  # the link is removed, not the device
+    with pytest.raises(OSError, match=rf"copying {source} takes 5,000 bytes, [\d,]+ are free") as caught:
+        copy_file(source, target)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(target))
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        copy_file(tmp_path / "nowhere", target)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_ends_an_atomic_write_with_the_name_of_the_file(tmp_path: Path, code: int) -> None:
+    with pytest.raises(OSError, match=os.strerror(code)) as caught, atomic_write(tmp_path / "run.json"):
+        raise OSError(code, os.strerror(code))
+    assert caught.value.filename == str(tmp_path / "run.json")

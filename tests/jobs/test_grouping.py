@@ -143,7 +143,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
 ) -> None:
     arm(f"task-written:{turn}=ENOSPC")
     result = run(*small(base, scratch))
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert result.stderr.count("error:") == 1
     assert "No space left on device" in result.stderr
     assert list(scratch.iterdir()) == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -331,3 +334,40 @@ def test_a_node_type_that_changes_no_page_still_changes_its_fill(tmp_path: Path)
     build(tmp_path / "first", vectors, work=work)
     reused = build(tmp_path / "second", vectors, work=work, node_dtype="float16")
     assert data_files(reused) == data_files(build(tmp_path / "alone", vectors, node_dtype="float16"))
+
+
+def test_an_output_on_a_disk_without_room_is_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, usage = tmp_path / "disk", shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: usage._replace(free=1000) if Path(path) == disk else usage
+    )
+    with pytest.raises(
+        BudgetError,
+        match=rf"^out: {disk}: the index takes [\d,]+ bytes, 1,000 are free; make room, or name another",
+    ):
+        build(disk / "ix", clustered(300, 8), work=str(tmp_path / "work"))
+    assert list(disk.iterdir()) == []
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["lock"]
+
+
+def test_a_copy_that_fills_the_disk_of_the_output_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(
+            errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(target)
+        )  # as shutil does
+
+    work = str(tmp_path / "work")
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", full)
+        with pytest.raises(
+            BudgetError,
+            match=rf"^out: {tmp_path}/\.ix\.indexmill-new/\S+: No space left on device; copying \S+ takes [\d,]+ "
+            r"bytes, [\d,]+ are free; nothing was published; free some space or name another --out",
+        ):
+            build(tmp_path / "ix", clustered(300, 8), work=work)
+    assert not (tmp_path / "ix").exists()
+    assert_sound(build(tmp_path / "ix", clustered(300, 8), work=work))

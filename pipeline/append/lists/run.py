@@ -53,6 +53,7 @@ def append_to_lists(
         check_need(f"{lists.n:,} vectors and {source.n_vectors:,} more take", need, run.options.memory)
         room = copy_bytes(lists, source.n_vectors) + written_bytes(lists, source.n_vectors, 0)
         check_free(scratch, room + _copied_bytes(lists, len(lists.files.batches), scratch), "append")
+        run.check_room(scratch, lists.manifest, lists.n + source.n_vectors)
         run.expect(STAGES)
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()

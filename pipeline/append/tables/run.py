@@ -56,6 +56,7 @@ def append_to_tables(
         n = tables.n + source.n_vectors
         beside = shape_beside(tables.files.pairs[0].shape, n)
         _check_room(tables, beside, source.n_vectors, run.options.memory, scratch)
+        run.check_room(scratch, tables.manifest, n)
         run.expect(STAGES if beside is not None else STAGES[:-1])
         with run.stage("ingest", source.n_vectors, "vectors"):
             (scratch / "input").mkdir()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.pagefile.atomic import copy_file
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorBatch, VectorSource
 from indexmill.formats.sources.stream import StreamedSource
@@ -164,7 +164,7 @@ def ingest(
         minimum, maximum, _ = shared.range
         summary = replace(summary, minimum=minimum, maximum=maximum, codes=shared.digest)
         for file in shared.files:
-            shutil.copyfile(file, out / file.name)
+            copy_file(file, out / file.name)
     write_summary(summary, out)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
 from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.pagefile.atomic import copy_file
 from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.parameters import KindParameters
@@ -27,7 +27,7 @@ def seal(directory: Path, facts: dict[str, Any], ingest: Path | None = None) -> 
     Id, list of files and `facts` are kept for `emitted_manifest`.
     """
     if ingest is not None and (ingest / METADATA_NAME).exists():
-        shutil.copyfile(ingest / METADATA_NAME, directory / METADATA_NAME)
+        copy_file(ingest / METADATA_NAME, directory / METADATA_NAME)
     names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
     identity, files = seal_files(directory, names)
     record = {"build_id": identity, "files": [asdict(file) for file in files], **facts}

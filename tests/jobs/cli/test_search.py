@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -189,3 +191,26 @@ def test_inspect_works_without_run_json(index: Path, tmp_path: Path) -> None:
     (moved / "run.json").unlink()
     assert run_json("inspect", moved)["run"] == {}
     assert run("inspect", moved).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.ENOSPC, "No space left on device"),
+        (errno.EDQUOT, "Disk quota exceeded"),
+        (errno.EFBIG, "File too large; the file system or `ulimit -f` allows no larger file"),
+    ],
+)
+def test_a_disk_that_takes_no_more_is_one_error_with_the_file_and_what_to_do(
+    data: Data, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(pq, "write_table", full)
+    out = tmp_path / "found.parquet"
+    result = run("search", index, "--queries", data.queries, "--out", out)
+    assert result.exit_code == 4
+    said = f"error: {out}: {reason}; free some space or write elsewhere, and run again"
+    assert result.stderr.splitlines()[-1] == said
+    assert list(tmp_path.iterdir()) == []

@@ -117,6 +117,56 @@ def test_a_disk_without_room_is_told_before_any_work(
     assert sorted(path.name for path in index.parent.iterdir()) == ["ix", "other"]
 
 
+@pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_without_room_for_copies_is_told_before_any_work(
+    built: Built, tmp_path: Path, command: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, usage, disk = two(built, kind, tmp_path), shutil.disk_usage(tmp_path), tmp_path / "disk"
+    left = disk / ".new.indexmill-new"  # of a run that was killed; its room is free
+    left.mkdir(parents=True)
+    (left / "manifest.json").touch()
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: usage._replace(free=1000) if Path(path) == disk else usage
+    )
+    where = {"out": disk / "new", "work": tmp_path / "work"}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", no_link)
+        with pytest.raises(
+            BudgetError,
+            match=rf"^out: {disk}: the new index takes [\d,]+ bytes, 1,000 are free; make room, or name another --out$",
+        ):
+            COMMANDS[command](*pair, **where)
+    assert list(disk.iterdir()) == list((tmp_path / "work").iterdir()) == []
+    COMMANDS[command](*pair, **where)  # links take no room
+    assert_sound(disk / "new")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_copy_that_fills_the_disk_of_the_output_names_it(
+    built: Built, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, out, real = two(built, "graph", tmp_path), tmp_path / "new", shutil.copyfile
+
+    def full(source: Path, target: Path) -> None:
+        if Path(target).parent.name != ".new.indexmill-new":
+            real(source, target)
+            return
+        raise OSError(
+            errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(target)
+        )  # as shutil does
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(
+        BudgetError,
+        match=rf"^{tmp_path}/\.new\.indexmill-new/\S+: No space left on device; copying \S+ takes [\d,]+ bytes, "
+        r"[\d,]+ are free; nothing was published; free some space",
+    ):
+        COMMANDS[command](*pair, out=out, work=tmp_path / "work")
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(("kind", "taken_over"), [("ivf", "batch-*.imx"), ("lsh", "[tb]*s.imx")])
 def test_an_append_counts_copies_of_files_that_can_have_no_second_name(
     built: Built, tmp_path: Path, kind: str, taken_over: str, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -24,6 +27,7 @@ from indexmill.formats.errors import (
     OtherKind,
     OutputExistsError,
 )
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline.mill.publish import output_lock
 
 N = 700
@@ -85,7 +89,12 @@ def test_words_it_does_not_know_are_refused_with_the_nearest(index: Path, old: P
         ConfigError, match=r"^order: expected one of auto, .*got 'stars'; did you mean 'star'\?"
     ):
         indexmill.lay_out(index, "stars")
-    with pytest.raises(ConfigError, match=r"^effort: expected one of low, normal, high, got 'much'"):
+    for unlike in ("qqq", "polish"):
+        with pytest.raises(ConfigError) as error:
+            indexmill.lay_out(index, unlike)
+        assert str(error.value).count("kmeans-pages") == (unlike == "qqq")  # each order once
+    assert "did you mean 'agglomerative', which took its place?" in str(error.value)
+    with pytest.raises(ConfigError, match=r"^effort: expected one of low, normal, high, got 'much'$"):
         indexmill.lay_out(index, effort="much")
     with pytest.raises(ConfigError, match="only the order 'auto' and --prune-edges look at queries"):
         indexmill.lay_out(index, "star", queries=points(5, 2))
@@ -201,3 +210,44 @@ def test_a_full_disk_is_an_error_and_changes_nothing(index: Path, old: Path) -> 
     done = run_forked(code, index, failpoint="publish-copied=ENOSPC")
     assert "No space left on device" in done.stderr
     assert data_files(index) == data_files(old)
+
+
+def test_an_output_without_room_for_copies_is_told_before_any_work(
+    index: Path, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage, disk = shutil.disk_usage(tmp_path), tmp_path / "disk"
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: usage._replace(free=1000) if Path(path) == disk else usage
+    )
+    size = sum(entry.bytes for entry in read_manifest(index, ("graph",)).files)
+    with pytest.raises(
+        BudgetError, match=rf"^out: {disk}: the new index takes {size:,} bytes, 1,000 are free; make room"
+    ):
+        indexmill.lay_out(index, "star", out=disk / "new", work=tmp_path / "work")
+    assert list(disk.iterdir()) == list((tmp_path / "work").iterdir()) == []
+    assert data_files(index) == data_files(old)
+
+
+def test_a_copy_that_fills_the_disk_of_the_output_names_it(
+    index: Path, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(
+            errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(target)
+        )  # as shutil does
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(shutil, "copyfile", full)
+    said = run("layout", index, "--order", "star", "--work", tmp_path / "work")
+    assert said.exit_code == 4
+    assert said.stderr.splitlines()[-1].startswith(f"error: {tmp_path}/.ix.indexmill-new/")
+    assert re.search(
+        r": No space left on device; copying \S+ takes [\d,]+ bytes, [\d,]+ are free; the index is as it was; ",
+        said.stderr,
+    )
+    assert data_files(index) == data_files(old)
+
+
+def no_link(source: Path, target: Path) -> None:
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))

@@ -266,7 +266,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(files: Path, tmp_path: Path,
     work = tmp_path / "work"
     options = ("--out", tmp_path / "out", "--force", "--order", "identity", "--work", work)
     done = run_forked(code, "layout", files / "flat", *options)
-    assert (done.returncode, "File too large" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, f"{tmp_path / 'out'}: File too large; " in done.stderr) == (4, True), done.stderr
     assert (tmp_path / "out").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "work"]
     assert list(work.iterdir()) == []
