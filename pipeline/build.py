@@ -77,6 +77,7 @@ def run_build(
         if isinstance(source, VectorStream):
             return _build_stream(spec, source, progress, publish)
         size = resolved(spec, source or open_input(spec), progress)
+        size.check_given()
         with held(open_store(spec), bool(spec.work)) as store:
             store.scratch = size.scratch_limit(store)
             _check_output_room(spec, size, store)
@@ -93,6 +94,7 @@ def _build_stream(
             with told_when_full(lambda path, reason: _disk_full_message(store, reason)):
                 source = stream.copied(store.copy_of_stream)
             size = resolved(spec, source, progress)
+            size.check_given()
             store.scratch = size.scratch_limit(store)
             _check_output_room(spec, size, store)
             return _build(size, spec, store, progress, publish)

@@ -110,6 +110,15 @@ class Size(ABC, Generic[S]):
     def rehearsals(cls, job: Job, source: VectorSource) -> list[Rehearsal]:
         """Return tiny builds that use all kernels of a job; nothing is compiled for that."""
 
+    def check_given(self) -> None:
+        """Refuse values of files beside the vectors, before the first stage, that a later one would refuse.
+
+        Raises
+        ------
+        InputError
+            Naming file and row.
+        """
+
     @property
     def keep(self) -> bool:
         """Whether stages are kept for later builds."""

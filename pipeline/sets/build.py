@@ -24,9 +24,9 @@ from indexmill.formats.pagefile.atomic import fsync_dir, link_or_copy
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.stream import VectorStream
 from indexmill.pipeline.build import open_input, open_store, refuse_work_in_output, run_build
-from indexmill.pipeline.kinds.common.ingest import check_metric, signature
+from indexmill.pipeline.kinds.common.ingest import check_metric, signature, stored_dtype
 from indexmill.pipeline.kinds.common.shared import Shared
-from indexmill.pipeline.kinds.graph.shaped.asked import opened_sample
+from indexmill.pipeline.kinds.graph.shaped.asked import check_sample, opened_sample
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
 from indexmill.pipeline.mill.store import StageStore, held, software_versions
@@ -127,6 +127,8 @@ def _build(
     sample = (
         None if spec.query_sample is None else opened_sample(spec.query_sample, spec.query_column, source)
     )
+    if sample is not None:
+        check_sample(sample, p.metric, stored_dtype(source.dtype, p.metric))
     told = [] if sample is None else [*signature(sample), str(spec.query_column)]
     key = store.key("divide", DIVIDE_VERSION, {**what, **columns}, [*signature(source), *told])
     divided = store.path("divide", key)

@@ -37,7 +37,7 @@ from indexmill.pipeline.kinds.graph.seconds import (
     training_seconds,
 )
 from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES, opened_sample
+from indexmill.pipeline.kinds.graph.shaped.asked import LEAST_QUERIES, check_sample, opened_sample
 from indexmill.pipeline.kinds.graph.shaped.labels import (
     LEAST_DEGREE,
     LabelColumn,
@@ -159,6 +159,11 @@ class GraphSize(ClusterSize[GraphShape]):
             whole = small.model_copy(update={"shard_vectors": None, "metric": "l2"})
             found.append(Rehearsal(whole.model_dump(), str(size.shape.dtype)))
         return found
+
+    def check_given(self) -> None:
+        """See `Size.check_given`: queries of the sample."""
+        if self.asked is not None:
+            check_sample(self.asked, self.shape.parameters.metric, self.shape.dtype)
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import BLOCK_BYTES, ExactSearch
 from indexmill.builders.quantize.asked import query_spread
@@ -26,7 +27,6 @@ from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.metric import as_asked
 from indexmill.pipeline.kinds.graph.shape import QUERY_BLOCK
 from indexmill.pipeline.kinds.graph.tasks import SAMPLE, copied_graph, load_graph, shard_sizes, write_facts
-from indexmill.reader.queries import as_queries
 
 ASKED_VERSION = 1
 NEAREST_VERSION = 1
@@ -67,27 +67,59 @@ def _too_few(path: str, found: int) -> InputError:
     )
 
 
-def read_sample(
-    sample: VectorSource, metric: str, dtype: np.dtype[Any], out: Path, advance: Callable[[int], None]
-) -> None:
-    """Write ``queries.npy``: the different queries of a sample, in the order of their bytes, as they are compared.
+def check_sample(sample: VectorSource, metric: str, dtype: np.dtype[Any]) -> None:
+    """Refuse a sample that cannot be read, before the first stage of a build; reads it once, a batch at a time.
 
     Parameters
     ----------
     dtype : numpy dtype
-        Of the vectors, which integer queries must fit.
+        Of the vectors as they are stored, which the queries must fit.
 
     Raises
     ------
     InputError
         On the first bad query, with its file and row; or if there are too few different ones.
     """
-    queries = np.empty((sample.n_vectors, sample.dim), dtype)
+    different: set[bytes] = set()
+    for rows in _checked(sample, metric, dtype):
+        if len(different) < LEAST_QUERIES:
+            different.update(row.tobytes() for row in rows)
+    if len(different) < LEAST_QUERIES:
+        raise _too_few(sample.paths[0], len(different))
+
+
+def _checked(sample: VectorSource, metric: str, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    """Yield the queries of a sample in the type of the vectors, C-contiguous; raises errors as `check_sample`."""
     for batch in sample.batches():
         check_batch(batch, metric)
-        last = batch.start + len(batch.vectors)
-        queries[batch.start : last] = as_queries(batch.vectors, dtype, sample.dim)
-        advance(len(batch.vectors))
+        with np.errstate(over="ignore", invalid="ignore"):  # such values are refused
+            queries = batch.vectors.astype(dtype, order="C", copy=False)
+        if dtype.kind in "iu":
+            least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+            is_wrong, expected = queries != batch.vectors, f"whole numbers from {least} to {most}"
+        else:
+            is_wrong, expected = ~np.isfinite(queries), f"numbers of at most {float(np.finfo(dtype).max):g}"
+        wrong = np.flatnonzero(is_wrong.any(axis=1))
+        if len(wrong):
+            raise InputError(
+                f"query_sample: {batch.path}: row {batch.first_row + wrong[0]}: expected {expected}, which {dtype} "
+                "vectors hold; convert the queries as the vectors were, or leave them out"
+            )
+        yield queries
+
+
+def read_sample(
+    sample: VectorSource, metric: str, dtype: np.dtype[Any], out: Path, advance: Callable[[int], None]
+) -> None:
+    """Write ``queries.npy``: the different queries of a sample, in the order of their bytes, as they are compared.
+
+    Parameters and errors are as of `check_sample`.
+    """
+    queries, first = np.empty((sample.n_vectors, sample.dim), dtype), 0
+    for rows in _checked(sample, metric, dtype):
+        queries[first : first + len(rows)] = rows
+        first += len(rows)
+        advance(len(rows))
     whole = queries.view(np.dtype((np.void, queries[0].nbytes))).reshape(-1)
     different = queries[np.unique(whole, return_index=True)[1]]
     if len(different) < LEAST_QUERIES:

@@ -194,22 +194,43 @@ def without_direction(rows: Any) -> Any:
         (lambda rows: rows[:, :100], "queries of 100 dimensions, but the vectors have 128"),
         (repeated, "at least 100 different queries, got 1;"),
         (lambda rows: rows[:99], "at least 100 different queries, got 99;"),
-        (not_a_number, "row 7"),
-        (without_direction, "row 9: zero vector"),
+        (lambda rows: rows[:0], r"wrong\.npy: no vectors"),
+        (not_a_number, r"wrong\.npy: row 7: component 3 is nan; expected a finite number"),
+        (without_direction, r"wrong\.npy: row 9: zero vector"),
     ],
 )
-def test_a_sample_that_tells_nothing_is_refused(
+def test_a_sample_that_tells_nothing_is_refused_before_any_stage(
     tmp_path: Path, sample: Path, wrong: Any, message: str
 ) -> None:
     np.save(tmp_path / "wrong.npy", wrong(np.load(sample)))
     with pytest.raises(InputError, match=message):
         built(tmp_path / "ix", tmp_path / "wrong.npy")
-    assert not (tmp_path / "ix").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["wrong.npy"]
 
 
-def test_fractions_do_not_ask_for_bytes(tmp_path: Path, sample: Path) -> None:
-    with pytest.raises(InputError, match="do not fit the index's uint8"):
-        built(tmp_path / "ix", sample, np.zeros((500, 128), np.uint8), metric="l2", node_dtype="same")
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        ("uint8", 0.5, "whole numbers from 0 to 255, which uint8 vectors hold"),
+        ("int8", 200, "whole numbers from -128 to 127, which int8 vectors hold"),
+        ("float16", 1e5, "numbers of at most 65504, which float16 vectors hold"),
+    ],
+)
+def test_queries_that_the_type_of_the_vectors_does_not_hold_are_refused_before_any_stage(
+    tmp_path: Path, dtype: str, value: float, expected: str
+) -> None:
+    queries = np.arange(200 * 32, dtype=np.float32).reshape(200, 32) % 100
+    queries[7, 3] = value
+    np.save(tmp_path / "wrong.npy", queries)
+    vectors = np.random.default_rng(1).integers(0, 100, (500, 32)).astype(dtype)
+    for parts in (None, 2):
+        with pytest.raises(
+            InputError, match=rf"^query_sample: .*wrong\.npy: row 7: expected {expected}; convert"
+        ):
+            built(
+                tmp_path / "ix", tmp_path / "wrong.npy", vectors, metric="l2", node_dtype="same", parts=parts
+            )
+        assert not list(tmp_path.glob("*/*-*"))
 
 
 @pytest.mark.parametrize(
