@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import CorruptFile, InputError
-from indexmill.formats.index.where import parse_condition
+from indexmill.formats.errors import CorruptFile
+from indexmill.formats.index.where import not_comparable, parse_condition
 
 
 def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
@@ -86,8 +86,7 @@ def chosen_rows(
     try:
         rows = table.filter(chosen.expression)[row]
     except pa.ArrowException as error:
-        types = ", ".join(f"{name}: {table.schema.field(name).type}" for name in sorted(chosen.columns))
-        raise InputError(f"where: {condition}: {error}; the columns are {types}") from None
+        raise not_comparable(condition, table.schema, chosen.columns) from error
     mask = np.zeros(table.num_rows, np.bool_)
     mask[rows.to_numpy()] = True
     return ChosenRows(

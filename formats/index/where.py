@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -40,6 +40,7 @@ _COMPARISONS = {"Eq": eq, "NotEq": ne, "Lt": lt, "LtE": le, "Gt": gt, "GtE": ge}
 #: Arrow walks an expression by calls as deep as it is.
 _MOST_NAMES = 1_000
 _EXAMPLE = "price < 20 and lang = 'de'"
+_QUOTES = "text stands in quotes, a column whose name is no plain word in backquotes"
 
 
 @dataclass(frozen=True)
@@ -74,20 +75,63 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition:
         names.append(word or name)
         return _NAME.format(len(names) - 1)
 
+    source = _Source.of(text, python)
     try:
-        tree = ast.parse(_TOKEN.sub(python, text).strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _wrong(text, f"expected a condition such as {_EXAMPLE}") from None
+        tree = ast.parse(source.python, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        offset = getattr(error, "offset", None)  # 0 at the end
+        where = "" if offset is None else f"{source.place(offset - 1 if offset else len(source.python))}: "
+        raise _wrong(text, f"{where}expected a condition such as {_EXAMPLE}; {_QUOTES}") from None
     if len(names) > _MOST_NAMES:
         raise _wrong(
             f"{text[:40]}...", f"names columns more than {_MOST_NAMES:,} times; list values with `in (...)`"
         )
-    translation = _Translation(text, schema, names)
+    translation = _Translation(text, source, schema, names)
     try:
         expression = translation.condition(tree.body)
-    except (pa.ArrowException, OverflowError, RecursionError) as error:
-        raise _wrong(text, str(error)) from None
+    except RecursionError:
+        raise _wrong(
+            text, "nested too deeply; list values with `in (...)`, and leave parentheses out"
+        ) from None
+    except (pa.ArrowException, OverflowError) as error:
+        raise not_comparable(text, schema, translation.columns) from error
     return Condition(expression, frozenset(translation.columns))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What Python parses in place of a condition, and the character of the condition where each of its own is from."""
+
+    text: str
+    python: str
+    places: list[int]
+
+    @staticmethod
+    def of(text: str, python: Callable[[re.Match[str]], str]) -> _Source:
+        parts: list[str] = []
+        places: list[int] = []
+        end = 0
+        for token in _TOKEN.finditer(text):
+            made = python(token)
+            parts += [text[end : token.start()], made]
+            places += [*range(end, token.start()), *[token.start()] * len(made)]
+            end = token.end()
+        whole = "".join([*parts, text[end:]])
+        begin = len(whole) - len(whole.lstrip())
+        return _Source(text, whole.strip(), [*places, *range(end, len(text) + 1)][begin:])
+
+    def place(self, offset: int) -> str:
+        """Say where a character of what Python parses is from."""
+        at = self.places[min(max(offset, 0), len(self.places) - 1)]
+        return f"at character {at + 1}" if at < len(self.text.rstrip()) else "at the end"
+
+
+def not_comparable(text: str, schema: pa.Schema, columns: Iterable[str]) -> InputError:
+    """Return the error of a condition whose columns and values Arrow does not compare."""
+    types = ", ".join(f"{name}: {schema.field(name).type}" for name in sorted(columns))
+    return _wrong(
+        text, f"these types cannot be compared; the columns are {types}; compare columns of one type"
+    )
 
 
 def _text(between: str, quote: str) -> str:
@@ -104,6 +148,7 @@ class _Translation:
     """The walk over one condition."""
 
     text: str
+    source: _Source
     schema: pa.Schema
     names: list[str]
     columns: set[str] = field(default_factory=set)
@@ -200,7 +245,14 @@ class _Translation:
         if value is None:
             raise _wrong(self.text, "nothing equals null; write `is null` or `is not null`")
         if isinstance(value, str):
-            return pa.scalar(value).cast(type_)
+            try:
+                return pa.scalar(value).cast(type_)
+            except pa.ArrowException:
+                raise _wrong(
+                    self.text,
+                    f"{self._at(node)}: {value!r} cannot be read as {type_}, the type of the column; give a "
+                    "value as the column has them",
+                ) from None
         if not isinstance(value, bool | int | float):
             raise self._refused(node)
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
@@ -213,16 +265,27 @@ class _Translation:
         try:
             return pa.scalar(value, type_)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            pass
+        try:
             return pa.scalar(value)
+        except (pa.ArrowException, OverflowError):
+            raise _wrong(
+                self.text, f"{self._at(node)}: {value} does not fit 64 bits; give a smaller number"
+            ) from None
+
+    def _at(self, node: ast.expr) -> str:
+        """Say where a node stands in the condition; Python counts the bytes before it."""
+        return self.source.place(len(self.source.python.encode()[: node.col_offset].decode()))
 
     def _refused(self, node: ast.expr) -> InputError:
+        where = self._at(node)
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
                 part.id = _shown(self._name(part.id))
             elif isinstance(part, ast.Attribute):
                 part.attr = _shown(self._name(part.attr))
         return _wrong(
-            self.text, f"{ast.unparse(node)}: expected a comparison of a column, such as {_EXAMPLE}"
+            self.text, f"{where}: {ast.unparse(node)}: expected a comparison of a column, such as {_EXAMPLE}"
         )
 
 
