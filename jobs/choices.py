@@ -18,8 +18,13 @@ Name = TypeVar("Name", bound=str)
 def nearest(word: str, known: Iterable[str]) -> str:
     """Say which known word comes nearest, or list them all."""
     words = sorted(set(known))
-    close = get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
+    return meant(word, words).removeprefix("; ") or f"known: {', '.join(words)}"
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Say which known word comes near, as the end of a message that lists them; nothing where none does."""
+    close = get_close_matches(word, sorted(set(known)), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def one_of(value: str, choices: Sequence[Name], flag: str) -> Name:
@@ -33,9 +38,7 @@ def one_of(value: str, choices: Sequence[Name], flag: str) -> Name:
     for choice in choices:
         if choice == value:
             return choice
-    raise ConfigError(
-        f"{flag}: expected one of {', '.join(choices)}, got {value!r}; {nearest(value, choices)}"
-    )
+    raise ConfigError(f"{flag}: expected one of {', '.join(choices)}, got {value!r}{meant(value, choices)}")
 
 
 def split_names(text: str | None) -> list[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ def layout_request(
     from indexmill.pipeline.relayout.run import AUTO, LayoutRequest
 
     if order is not None:
-        one_of(order, (AUTO, *ORDERS), "order")
+        _check_order(order, (AUTO, *ORDERS))
     if effort is not None:
         one_of(effort, tuple(EFFORTS), "effort")
     _check_one_order(order, order_file)
@@ -72,8 +72,18 @@ def check_file_request(
         if value:
             raise ConfigError(f"{name}: for an index of indexmill, and {path} is a file; leave it out")
     if order is not None:
-        one_of(order, tuple(ORDERS), "order")
+        _check_order(order, tuple(ORDERS))
     _check_one_order(order, order_file)
+
+
+def _check_order(order: str, orders: Sequence[str]) -> None:
+    from indexmill.pipeline.kinds.graph.parameters import REPLACED_ORDERS
+
+    if order in REPLACED_ORDERS:
+        raise ConfigError(
+            f"order: earlier versions had {order!r}; did you mean {REPLACED_ORDERS[order]!r}, which took its place?"
+        )
+    one_of(order, orders, "order")
 
 
 def _check_one_order(order: str | None, order_file: str | os.PathLike[str] | None) -> None:
@@ -105,8 +115,8 @@ def given_queries(
     return as_given(vectors, None if truth is None else read_truth(Path(truth)).ids)
 
 
-def as_log(vectors: NDArray[Any] | None) -> QueryLog | None:
-    """Check the queries of a log.
+def as_log(vectors: NDArray[Any] | None, name: str = "query_log") -> QueryLog | None:
+    """Check the queries of a log, which was given as `name`.
 
     Raises
     ------
@@ -116,7 +126,7 @@ def as_log(vectors: NDArray[Any] | None) -> QueryLog | None:
     from indexmill.pipeline.relayout.query_log import QueryLog
     from indexmill.pipeline.relayout.tuning import checked
 
-    return None if vectors is None else QueryLog(checked(vectors, "query_log"))
+    return None if vectors is None else QueryLog(checked(vectors, name), name)
 
 
 def given_log(path: str | None, column: str | None = None) -> QueryLog | None:
@@ -129,4 +139,4 @@ def given_log(path: str | None, column: str | None = None) -> QueryLog | None:
     """
     from indexmill.formats.sources.source import read_queries
 
-    return None if path is None else as_log(read_queries(path, column=column))
+    return None if path is None else as_log(read_queries(path, column=column), f"query_log: {path}")

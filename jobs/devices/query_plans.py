@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexmill.formats.errors import ConfigError, IndexmillError
-from indexmill.jobs.choices import nearest
+from indexmill.jobs.choices import meant
 
 #: Rounds of inverted lists: no format takes fewer.
 FEW_ROUNDS = 2
@@ -55,7 +55,7 @@ def profile(name: str, flag: str) -> DeviceProfile:
     if not path.is_file():
         raise ConfigError(
             f"{flag}: expected a file that `indexmill device` wrote, or one of {', '.join(shipped)}, got {name!r}, "
-            f"which is neither; {nearest(name, shipped)}"
+            f"which is neither{meant(name, shipped)}"
         )
     return read_profile(path)
 

@@ -32,11 +32,10 @@ def check_engine(
     if (profile := simulated_profile(name)) is not None and name != SIMULATED:
         return f"{SIMULATED}{profile}"
     from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.choices import nearest
+    from indexmill.jobs.choices import meant
 
     raise ConfigError(
-        f"{flag}: expected one of {', '.join(engines)} or {SIMULATED}PROFILE.json, got {name!r};"
-        f" {nearest(name, engines)}"
+        f"{flag}: expected one of {', '.join(engines)} or {SIMULATED}PROFILE.json, got {name!r}{meant(name, engines)}"
     )
 
 

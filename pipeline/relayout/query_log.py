@@ -59,6 +59,8 @@ class QueryLog:
     ----------
     vectors : array, shape (q, dim)
         In the type the index takes.
+    name : str
+        What the log was given as, in messages.
 
     Raises
     ------
@@ -67,11 +69,12 @@ class QueryLog:
     """
 
     vectors: NDArray[Any]
+    name: str = "query_log"
 
     def __post_init__(self) -> None:
         if len(self.vectors) < LEAST_QUERIES:
             raise InputError(
-                f"query_log: expected at least {LEAST_QUERIES} queries, the last fifth of which judges, got "
+                f"{self.name}: expected at least {LEAST_QUERIES} queries, the last fifth of which judges, got "
                 f"{len(self.vectors)}; give a longer log, or leave it out"
             )
 
@@ -98,7 +101,7 @@ class QueryLog:
         distinct = int(same_rows(chosen).max()) + 1
         if distinct < LEAST_DISTINCT:
             raise InputError(
-                f"query_log: expected at least {LEAST_DISTINCT} distinct queries among the {len(chosen)} of the last "
+                f"{self.name}: expected at least {LEAST_DISTINCT} distinct queries among the {len(chosen)} of the last "
                 f"fifth that judge, got {distinct}; give a longer log, or leave it out"
             )
         return chosen

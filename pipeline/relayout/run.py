@@ -229,8 +229,9 @@ def _check(
     if request.queries is not None:
         check_queries(opened, request.queries.vectors)
     if log is not None:
-        check_queries(opened, log.vectors, "query_log")
+        check_queries(opened, log.vectors, log.name)
         log.judged(request.most_judging)
+    run.check_room(scratch, opened.manifest, opened.n)
     if request.is_measured or request.name == AUTO:
         check_layout_matters(opened, run, lambda: nullcontext(scratch))
     check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
@@ -242,7 +243,6 @@ def _check(
         recorded = log_bytes(len(log.vectors), opened.graph.node_format.nodes_per_page)
         check_judging(opened, options.memory, "--query-log", recorded)
     check_free(scratch, _scratch_bytes(opened, with_points, request), "layout")
-    run.check_room(scratch, opened.manifest, opened.n)
 
 
 def _scratch_bytes(opened: OpenedIndex, with_points: bool, request: LayoutRequest) -> int:

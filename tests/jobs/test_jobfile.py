@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.choices import nearest
+from indexmill.jobs.choices import nearest, one_of
 from indexmill.jobs.jobfile import load_job, resolve
 
 GOOD = """
@@ -100,3 +100,13 @@ def test_a_missing_job_file_is_a_config_error(tmp_path: Path) -> None:
 
 def test_nearest_lists_all_words_when_none_is_near() -> None:
     assert nearest("zzz", ["beta", "alpha"]) == "known: alpha, beta"
+    assert nearest("bet", ["beta", "alpha"]) == "did you mean 'beta'?"
+
+
+def test_a_word_that_is_no_choice_lists_the_choices_once() -> None:
+    with pytest.raises(ConfigError, match=r"^--flag: expected one of beta, alpha, got 'zzz'$"):
+        one_of("zzz", ["beta", "alpha"], "--flag")
+    with pytest.raises(
+        ConfigError, match=r"^--flag: expected one of beta, alpha, got 'bet'; did you mean 'beta'\?$"
+    ):
+        one_of("bet", ["beta", "alpha"], "--flag")

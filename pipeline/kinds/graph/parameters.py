@@ -36,7 +36,7 @@ Order = Literal[
     "graph-bisection", "restream", "agglomerative",
 ]  # fmt: skip
 #: Orders that earlier versions had, and what took their place.
-_REPLACED = {"polish": "agglomerative"}
+REPLACED_ORDERS = {"polish": "agglomerative"}
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 #: Types of nodes beside which exact vectors can be kept.
 CODED_NODES = ("sq8", "sq16")
@@ -132,7 +132,7 @@ class Parameters(KindParameters):
     @field_validator("order", mode="before")
     @classmethod
     def _orders_of_earlier_versions(cls, order: object) -> object:
-        return _REPLACED.get(order, order) if isinstance(order, str) else order
+        return REPLACED_ORDERS.get(order, order) if isinstance(order, str) else order
 
     @model_validator(mode="after")
     def _codes_on_page_leave_nothing_in_memory(self) -> Parameters:

@@ -304,7 +304,11 @@ def test_wider_numbers_give_a_sound_index(old: Path, tmp_path: Path) -> None:
     assert manifest(tmp_path / "ix")["layout"]["query_log"]["tuning_queries"] == 48
 
 
-def test_a_log_that_cannot_be_used_is_refused(old: Path, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_used_is_refused(
+    old: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    log = tmp_path_factory.mktemp("files") / "log.npy"
+
     def lay_out(log: np.ndarray, **others: Any) -> None:
         indexmill.lay_out(old, query_log=log, out=tmp_path / "ix", **others)
 
@@ -323,6 +327,14 @@ def test_a_log_that_cannot_be_used_is_refused(old: Path, tmp_path: Path) -> None
         lay_out(LOG[:0])
     with pytest.raises(ConfigError, match=r"^query_log: not together with --prune-edges"):
         lay_out(LOG, prune_edges=True)
+    for wrong, said in (
+        (LOG[:, :12], "expected shape (q, 48)"),
+        (LOG[:49], "expected at least 50 queries"),
+    ):
+        np.save(log, wrong)
+        refused = run("layout", old, "--query-log", log, "--out", tmp_path / "ix")
+        assert refused.exit_code == 3
+        assert f"error: --query-log: {log}: {said}" in refused.stderr
     with pytest.raises(BudgetError, match="or leave --query-log out"):
         lay_out(np.tile(LOG, (400, 1)), order="star", memory="320MiB")
     assert list(tmp_path.iterdir()) == []
