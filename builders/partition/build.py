@@ -76,7 +76,7 @@ def partitioned_bytes(
     copies = math.prod(fanouts)
     lists = 4 * copies * neighbours_a_leaf(max_degree, copies, saturate)
     comparing = 8 * copies + lists + 12
-    choosing = lists + 8 * max_degree + 28
+    choosing = max(lists, 8 * max_degree) + 28
     adding = 16 * max_degree + 28
     linking = 4 * max_degree + 4 + row_bytes // 8 + -(-link_bytes(n) // n)
     carving = n * (8 * copies + 24) + min(_GATHERED_BYTES, 8 * n * row_bytes)
@@ -140,14 +140,15 @@ def build_partitioned(
     del leaves, copies.rows  # frees memory for the graph
     ended("compare", n_copies)
     order, rows = copies.order, as_bits(vectors)
-    lists = Lists(np.zeros((n, r), np.uint32), np.empty((n, r), np.float32), np.zeros(n, np.int32))
+    lists = Lists.empty(len(order), r)
     degree = first_degree(r, rule.saturate)
     for done in copies.choose_all(rows, found, CANDIDATES * r, degree, rule, lists, threads):
         advance(done - done // 2)
     del copies, found
     for done in add_reversed(rows, order, rule, lists, threads):
         advance(done // 2)
-    neighbours, degrees = lists.ids, lists.degrees
+    neighbours, degrees = np.zeros((n, r), np.uint32), np.zeros(n, np.int32)
+    neighbours[order], degrees[order] = lists.ids, lists.degrees
     del lists
     link_clusters(
         vectors, firsts, neighbours, degrees, entry, rule, vectors.__getitem__, seed=seed, threads=threads

@@ -1,8 +1,8 @@
 """Choice of neighbour lists among candidates: first those from a vertex's leaves, then the reverse edges.
 
-Vertices are processed in the order of their leaves, so that most vectors compared are in a core's cache. The distance
-of an edge is kept, because the vectors of a list are far apart in memory: reading them again would take longer than all
-else.
+Vertices are processed in the order of their leaves, so that most vectors compared are in a core's cache. Lists are held
+in this order, too: memory is taken for them while that of candidates is given back. The distance of an edge is kept,
+because the vectors of a list are far apart in memory: reading them again would take longer than all else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.formats.kernel import kernel
+from indexmill.formats.released import release
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import map_blocks
 
@@ -24,11 +25,24 @@ BLOCK = 4096
 
 
 class Lists(NamedTuple):
-    """Neighbours of every vertex in ascending order of (distance, id), and their distances."""
+    """Neighbours of vertices in ascending order of (distance, id), and their distances.
 
-    ids: NDArray[np.uint32]  # (n_vertices, R)
-    distances: NDArray[np.float32]  # (n_vertices, R)
-    degrees: NDArray[np.int32]  # (n_vertices,)
+    The first row is the list of the vertex that is processed first: `Copies.order`.
+    """
+
+    ids: NDArray[np.uint32]  # (n_met, R)
+    distances: NDArray[np.float32]  # (n_met, R)
+    degrees: NDArray[np.int32]  # (n_met,)
+
+    @classmethod
+    def empty(cls, n: int, max_degree: int) -> Lists:
+        """Return unwritten lists, which take no memory until they are written."""
+        shape = (n, max_degree)
+        return cls(np.empty(shape, np.uint32), np.empty(shape, np.float32), np.empty(n, np.int32))
+
+    def part(self, first: int, last: int) -> Lists:
+        """Return the lists from row `first` to row `last`."""
+        return Lists(self.ids[first:last], self.distances[first:last], self.degrees[first:last])
 
 
 class Copies:
@@ -70,6 +84,8 @@ class Copies:
     ) -> Iterator[int]:
         """Fill all lists by robust prune of the `candidates` nearest in a vertex's leaves; yield numbers of lists.
 
+        Memory of rows of `found` is given back as soon as they are read: they are lost.
+
         Parameters
         ----------
         vectors : float32, uint8 or (bits of float16) uint16 array, shape (n_vertices, dim)
@@ -81,7 +97,9 @@ class Copies:
 
         def block(first: int, last: int) -> int:
             starts = self.starts[first : last + 1]
-            _choose(vectors, self.order[first:last], starts, found, candidates, degree, rule, lists)
+            part = lists.part(first, last)
+            _choose(vectors, self.order[first:last], starts, found, candidates, degree, rule, part)
+            release(found[starts[0] : starts[-1]])
             return last - first
 
         return map_blocks(block, len(self.order), BLOCK, threads)
@@ -126,23 +144,15 @@ def _choose(
                     break
                 n = add_distinct(found[at, j], ids, n, met)
         squared_distances(vectors, v, vectors, ids, n, distances)
-        _keep(
-            vectors,
-            v,
-            ids,
-            distances,
-            min(sort_candidates(ids, distances, n), candidates),
-            rule,
-            chosen,
-            lists,
-        )
+        n = min(sort_candidates(ids, distances, n), candidates)
+        _keep(vectors, i, ids, distances, n, rule, chosen, lists)
 
 
 @kernel
 def _keep(
-    vectors: Any, v: int, ids: Any, distances: Any, n: int, rule: PruneRule, chosen: Any, lists: Lists
+    vectors: Any, row: int, ids: Any, distances: Any, n: int, rule: PruneRule, chosen: Any, lists: Lists
 ) -> None:  # pragma: no cover - compiled
-    """Prune `n` sorted candidates, and write what is chosen in their order."""
+    """Prune `n` sorted candidates, and write what is chosen to a row in their order."""
     m = robust_prune(vectors, ids, distances, n, chosen.size, rule, chosen)
     kept = 0
     for i in range(n):
@@ -150,25 +160,27 @@ def _keep(
         for j in range(m):
             is_chosen |= chosen[j] == ids[i]
         if is_chosen:
-            lists.ids[v, kept], lists.distances[v, kept] = ids[i], distances[i]
+            lists.ids[row, kept], lists.distances[row, kept] = ids[i], distances[i]
             kept += 1
-    lists.ids[v, kept:] = 0
-    lists.degrees[v] = kept
+    lists.ids[row, kept:] = 0
+    lists.degrees[row] = kept
 
 
 @kernel
-def _reverse(lists: Lists, sources: Any, distances: Any, starts: Any) -> None:  # pragma: no cover - compiled
+def _reverse(
+    lists: Lists, order: Any, sources: Any, distances: Any, starts: Any
+) -> None:  # pragma: no cover - compiled
     neighbours, degrees = lists.ids, lists.degrees
-    for v in range(degrees.size):
-        for j in range(degrees[v]):
-            starts[neighbours[v, j] + 1] += 1
-    for v in range(degrees.size):
+    for i in range(order.size):
+        for j in range(degrees[i]):
+            starts[neighbours[i, j] + 1] += 1
+    for v in range(starts.size - 1):
         starts[v + 1] += starts[v]
     ends = starts[:-1].copy()
-    for v in range(degrees.size):
-        for j in range(degrees[v]):
-            target = neighbours[v, j]
-            sources[ends[target]], distances[ends[target]] = v, lists.distances[v, j]
+    for i in range(order.size):
+        for j in range(degrees[i]):
+            target = neighbours[i, j]
+            sources[ends[target]], distances[ends[target]] = order[i], lists.distances[i, j]
             ends[target] += 1
 
 
@@ -182,16 +194,17 @@ def add_reversed(
     Parameters
     ----------
     vectors : float32, uint8 or (bits of float16) uint16 array, shape (n_vertices, dim)
-    order : uint32 array, shape (n_vertices,)
-        Order of processing; does not change the result.
+    order : uint32 array, shape (n_met,)
+        The vertices with these lists. Their order does not change the result.
     """
     n_edges = int(lists.degrees.sum(dtype=np.int64))
     sources, distances = np.empty(n_edges, np.uint32), np.empty(n_edges, np.float32)
-    starts = np.zeros(len(lists.degrees) + 1, np.int64)
-    _reverse(lists, sources, distances, starts)
+    starts = np.zeros(len(vectors) + 1, np.int64)
+    _reverse(lists, order, sources, distances, starts)
 
     def block(first: int, last: int) -> int:
-        _add_reversed(vectors, order[first:last], sources, distances, starts, rule, lists)
+        part = lists.part(first, last)
+        _add_reversed(vectors, order[first:last], sources, distances, starts, rule, part)
         return last - first
 
     return map_blocks(block, len(order), BLOCK, threads)
@@ -202,21 +215,23 @@ def _add_reversed(
     vectors: Any, vertices: Any, sources: Any, apart: Any, starts: Any, rule: PruneRule, lists: Lists
 ) -> None:  # pragma: no cover - compiled
     most, degree = 0, lists.ids.shape[1]
-    for v in vertices:
-        most = max(most, lists.degrees[v] + starts[v + 1] - starts[v])
+    for i in range(vertices.size):
+        v = vertices[i]
+        most = max(most, lists.degrees[i] + starts[v + 1] - starts[v])
     ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
     chosen = np.empty(degree, np.uint32)
-    for v in vertices:
-        n, more = lists.degrees[v], starts[v + 1] - starts[v]
-        ids[:n], distances[:n] = lists.ids[v, :n], lists.distances[v, :n]
+    for i in range(vertices.size):
+        v = vertices[i]
+        n, more = lists.degrees[i], starts[v + 1] - starts[v]
+        ids[:n], distances[:n] = lists.ids[i, :n], lists.distances[i, :n]
         ids[n : n + more] = sources[starts[v] : starts[v + 1]]
         distances[n : n + more] = apart[starts[v] : starts[v + 1]]
         n = sort_candidates(ids, distances, n + more)  # an edge chosen in both directions is there twice
         if n > degree:
-            _keep(vectors, v, ids, distances, n, rule, chosen, lists)
+            _keep(vectors, i, ids, distances, n, rule, chosen, lists)
             continue
-        lists.ids[v, :n], lists.distances[v, :n] = ids[:n], distances[:n]
-        lists.degrees[v] = n
+        lists.ids[i, :n], lists.distances[i, :n] = ids[:n], distances[:n]
+        lists.degrees[i] = n
 
 
 @kernel

@@ -160,16 +160,15 @@ def test_a_vertex_chooses_at_most_its_degree(degree: int) -> None:
     leaves = carve(vectors, (4, 2), seed=1)
     copies = choose.Copies(leaves.members, len(vectors))
     found, _ = leaf_lists(vectors, leaves, 4, copies.rows)
-    shape = (len(vectors), 16)
-    lists = choose.Lists(np.empty(shape, np.uint32), np.empty(shape, np.float32), np.empty(1500, np.int32))
-    assert sum(copies.choose_all(vectors, found, 12, degree, rule, lists, threads=2)) == 1500
+    lists = choose.Lists.empty(1500, 16)
+    assert sum(copies.choose_all(vectors, found.copy(), 12, degree, rule, lists, threads=2)) == 1500
     assert lists.degrees.max() == degree
     for at in range(0, 1500, 97):
         v = int(copies.order[at])
         met = set(found[copies.starts[at] : copies.starts[at + 1]].ravel().tolist()) - {NOBODY}
         nearest = sorted(met, key=lambda u: (oracle.squared(vectors, v, u), u))[:12]
         expected = oracle.robust_prune(vectors, v, nearest, degree, 1.2, saturate=False)
-        assert set(lists.ids[v, : lists.degrees[v]].tolist()) == set(expected)
+        assert set(lists.ids[at, : lists.degrees[at]].tolist()) == set(expected)
 
 
 @pytest.mark.parametrize(("n", "dtype"), [(800, "uint8"), (4000, "uint8"), (4000, "float32")])

@@ -128,7 +128,7 @@ def test_time_grows_a_little_faster_than_the_vectors_and_not_by_insertions(tmp_p
 
 @pytest.mark.memory
 def test_memory_stays_below_what_is_reserved() -> None:
-    n, dim, degree = 16_000, 32, 16
+    n, dim, degree = 60_000, 32, 32
     grown = peak_growth(
         f"""
         import numpy as np
