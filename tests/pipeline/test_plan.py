@@ -314,16 +314,6 @@ def test_a_probe_of_slow_parameters_ends_in_time(tmp_path: Path, monkeypatch: py
     assert rates.insertions.more > 0
 
 
-@pytest.mark.parametrize(("rotation", "counts"), [("none", False), ("opq", True)])
-def test_a_plan_counts_the_decompositions_of_a_rotation(
-    tmp_path: Path, rotation: Literal["none", "opq"], counts: bool
-) -> None:
-    parameters = Parameters(**QUICK, builder="partition", pq_rotation=rotation)
-    shape = GraphShape(1000, 32, np.dtype(np.float32), False, parameters)
-    rates = seconds.timed_kernels(array_source(vectors_of(1000, 32)), shape, 1, tmp_path)
-    assert (rates.decomposing > 0) == counts
-
-
 def test_a_sharded_plan_foretells_shards_and_fanout(tmp_path: Path) -> None:
     spec = make_spec(tmp_path / "ix", shard_vectors=2000, overlap=0.3, sample_vectors=6000)
     source = array_source(vectors_of(6000, 24))

@@ -14,17 +14,15 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cluster.kmeans import PASSES, MovedCentroids, batch_size
 from indexmill.builders.lists.exact import BLOCK_BYTES, exact_neighbours
-from indexmill.builders.quantize.opq import DECOMPOSITIONS
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.mill.clocks import Tries, fastest
 
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
 #: PQ training, in encodings of the training rows: k-means has the cost of 10.5 iterations, each a little more than one.
-#: With a rotation, in rotations and encodings: 10 and 16 were measured with 768 and 256 components.
+#: With a rotation, in rotations and encodings, its decompositions among them: 10 and 16 were measured with 768 and 256
+#: components.
 TRAINING_ROUNDS = 12
-#: Components of the matrix whose decomposition is tried, at most.
-_DECOMPOSED = 256
 #: Seconds of a byte of a finished file: it is hashed twice, before and after it has its build id.
 HASH_SECONDS = 1.2e-9
 #: Centroids of the first try of k-means, and the most.
@@ -54,18 +52,6 @@ def write_seconds(directory: Path) -> float:
         file.flush()
         os.fsync(file.fileno())
         return (time.perf_counter() - start) / _WRITE_BYTES
-
-
-def decomposing_seconds(dim: int, rotation: str, deadline: float) -> float:
-    """Return the seconds of all decompositions while a rotation of codes is learnt, by one of a small matrix; else 0.
-
-    One thread does them, however many there are. They grow with the third power of `dim`.
-    """
-    if rotation != "opq":
-        return 0.0
-    tried = min(dim, _DECOMPOSED)
-    matrix = np.random.default_rng(0).normal(size=(tried, tried))
-    return DECOMPOSITIONS * (dim / tried) ** 3 * fastest(lambda: np.linalg.svd(matrix), deadline)
 
 
 def exact_seconds(rows: NDArray[Any], deadline: float, n_queries: int = QUERIES) -> float:

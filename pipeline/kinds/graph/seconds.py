@@ -33,7 +33,6 @@ from indexmill.pipeline.kinds.common.certify import QUERIES
 from indexmill.pipeline.kinds.common.seconds import (
     HASH_SECONDS,
     TRAINING_ROUNDS,
-    decomposing_seconds,
     exact_seconds,
     kmeans_seconds,
     write_seconds,
@@ -123,8 +122,6 @@ class Rates:
         Of the builder `partition`, if it is wanted.
     asking : float
         A vector that is compared with one of many queries, where a sample of queries shapes the graph.
-    decomposing : float
-        All matrices for the rotation of codes, if one is learnt.
     """
 
     threads: float
@@ -142,7 +139,6 @@ class Rates:
     choosing: float = 0.0
     stalling: float = 0.0
     asking: float = 0.0
-    decomposing: float = 0.0
 
 
 def on_node(rates: Rates, workers: int, cores: int) -> Rates:
@@ -219,7 +215,6 @@ def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Pat
         choosing=_choosing_seconds(given, p, deadline) if shape.n_asked else 0.0,
         stalling=stalling_seconds(shape, insertions.vertices, deadline),
         asking=exact_seconds(given, deadline, asked) / asked if asked else 0.0,
-        decomposing=decomposing_seconds(shape.dim, p.pq_rotation, deadline),
     )
 
 
@@ -279,8 +274,7 @@ def stage_seconds(
 
 def training_seconds(rates: Rates, shape: GraphShape) -> float:
     """Return the seconds of training the codebook."""
-    trained = min(shape.drawn, TRAINING_VECTORS)
-    return trained * TRAINING_ROUNDS * rates.encoding / rates.threads + rates.decomposing
+    return min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * rates.encoding / rates.threads
 
 
 def certificate_seconds(rates: Rates, n: int) -> float:

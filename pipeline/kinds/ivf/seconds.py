@@ -17,6 +17,7 @@ from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.cluster.closure import NO_CELL
 from indexmill.builders.cluster.kmeans import MovedCentroids
 from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.quantize.opq import DECOMPOSITIONS
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.rabitq import random_rotation
 from indexmill.formats.graph.codes import Codebook
@@ -29,7 +30,6 @@ from indexmill.pipeline.kinds.common.seconds import (
     HASH_SECONDS,
     TRAINING_ROUNDS,
     TRIAL_PREFIX,
-    decomposing_seconds,
     exact_seconds,
     kmeans_seconds,
     write_seconds,
@@ -46,6 +46,8 @@ _MOST_CENTROIDS = 1024
 #: Queries of a certificate that are tried.
 _ASKED = 64
 _CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
+#: Components of the matrix whose decomposition is tried, at most.
+_DECOMPOSED = 256
 
 
 class Rates(NamedTuple):
@@ -53,7 +55,7 @@ class Rates(NamedTuple):
 
     Of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a vector that is compared with the queries of
     a certificate, and of ranking lists for one of them; of a byte written; of training a codebook; of decomposing
-    matrices for its rotation.
+    matrices for its rotation, which one thread does, however many there are.
     """
 
     reading: float
@@ -146,7 +148,7 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path, writing: float) ->
     ranking = fastest(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
     training = _training_seconds(wide, shape, deadline)
     coding = _coding_seconds(wide, centroids, shape, deadline)
-    decomposing = decomposing_seconds(shape.dim, p.pq_rotation, deadline)
+    decomposing = _decomposing_seconds(shape.dim, deadline) if p.pq_rotation == "opq" else 0.0
     return Rates(
         reading, assigning, packing, sorting, training, comparing, ranking, writing, coding, decomposing
     )
@@ -200,6 +202,13 @@ def _coding_seconds(
     book = _stand_in_codebook(rows, shape)
     encoding = fastest(lambda: encode_pq(some, book), deadline) / len(some)
     return shape.drawn * finding + min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
+
+
+def _decomposing_seconds(dim: int, deadline: float) -> float:
+    """Return the seconds of all decompositions of dim x dim matrices, which grow with the third power of `dim`."""
+    tried = min(dim, _DECOMPOSED)
+    matrix = np.random.default_rng(0).normal(size=(tried, tried))
+    return DECOMPOSITIONS * (dim / tried) ** 3 * fastest(lambda: np.linalg.svd(matrix), deadline)
 
 
 def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: float) -> float:

@@ -13,7 +13,6 @@ from tests.support.rates import graph_rates
 
 from indexmill.builders.distances import as_bits
 from indexmill.builders.lsh.solve import Solved
-from indexmill.builders.quantize.opq import DECOMPOSITIONS
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common import seconds as common
 from indexmill.pipeline.kinds.common.memory import lanes
@@ -166,21 +165,6 @@ def test_codes_chosen_by_queries_and_shards_cost_what_was_timed() -> None:
         shape, parameters=Parameters(builder="vamana", shard_vectors=30_000, sample_vectors=5000)
     )
     assert graph.stage_seconds(rates, shards, files, {})["cluster"] == pytest.approx(5)
-
-
-def test_a_learnt_rotation_costs_its_decompositions_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "fastest", lambda run, deadline: 2.0)
-    assert common.decomposing_seconds(768, "none", math.inf) == 0
-    assert common.decomposing_seconds(100, "opq", math.inf) == 2 * DECOMPOSITIONS
-    large, larger = (common.decomposing_seconds(dim, "opq", math.inf) for dim in (600, 1200))
-    assert larger == pytest.approx(8 * large)
-    shape, files = GraphShape(100_000, 32, FLOAT, 0, Parameters(builder="vamana")), {"encode": 0}
-    for threads in (1, 8):
-        plain, rotated = (
-            graph.stage_seconds(graph_rates(threads, decomposing=seconds), shape, files, {})["encode"]
-            for seconds in (0.0, 9.0)
-        )
-        assert rotated - plain == pytest.approx(9)
 
 
 def test_labels_cost_as_much_as_their_vectors_are_many() -> None:
