@@ -255,7 +255,9 @@ def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]
             f"{p['gamma']:g}, success {found['success']:.3f}, S {p['candidates']} and L {p['n_tables']}. The "
             "certificate tells the ratio that was measured"
         )
-    return {"promise": {"probability": _PROMISED, "within": factor, "first_radius": first} if keeps else None}, [line]
+    return {
+        "promise": {"probability": _PROMISED, "within": factor, "first_radius": first} if keeps else None
+    }, [line]
 
 
 #: A build chooses no format.

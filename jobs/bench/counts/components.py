@@ -43,9 +43,9 @@ def measure(run: Run, make: Callable[[Run], Case]) -> dict[str, Any]:
 
 
 def measure_nodes(run: Run, make: Callable[[Run], Case]) -> dict[str, Any]:
-    """Search one graph with all components and without, and with smaller nodes."""
+    """Search one graph with each component, and with smaller nodes."""
     graph = Graph(make(run))
-    return _beside_smaller_nodes(graph, {name: sweep(graph, name) for name in (PLAIN, WHOLE)})
+    return _beside_smaller_nodes(graph, {name: sweep(graph, name) for name in COMPONENTS})
 
 
 def _beside_smaller_nodes(graph: Graph, swept: dict[str, list[Row]]) -> dict[str, Any]:

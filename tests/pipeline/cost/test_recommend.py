@@ -123,13 +123,16 @@ def test_explain_of_a_graph_says_how_pages_lie_and_what_suits(tmp_path: Path) ->
 def test_explain_says_which_hash_tables_keep_the_promise(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     indexmill.build(rows, tmp_path / "usual", kind="lsh", memory="1GiB")
-    indexmill.build(rows, tmp_path / "sure", kind="lsh", memory="1GiB", gamma=1.0, success=0.632, first_radius=0.5)
+    indexmill.build(
+        rows, tmp_path / "sure", kind="lsh", memory="1GiB", gamma=1.0, success=0.632, first_radius=0.5
+    )
     usual, sure = (run("explain", str(tmp_path / name)).stdout for name in ("usual", "sure"))
     assert "promise: none for a single query" in usual
     assert "gamma is 0.55" in usual
     assert "no nearer to any vector than the first radius, 0.5, a vector within 4 times" in sure
     promises = [
-        json.loads(run("explain", str(tmp_path / name), "--json").stdout)["promise"] for name in ("usual", "sure")
+        json.loads(run("explain", str(tmp_path / name), "--json").stdout)["promise"]
+        for name in ("usual", "sure")
     ]
     assert promises[0] is None
     assert promises[1]["within"] == 4

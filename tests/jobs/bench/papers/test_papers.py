@@ -127,12 +127,20 @@ def test_a_page_names_the_days_of_a_record_and_the_machine_of_each_part(tmp_path
     here, before = ({"cpu": cpu, "cores": 2, "memory_bytes": 2**30} for cpu in ("new", "old"))
     part = {"started": "2026-01-01T10:00:00+00:00", "commit": "c" * 40, "share": 0.55}
     last = {**part, "started": "2026-01-03T10:00:00+00:00", "machine": before}
-    parts = {"one-part": part, "other": {**part, "machine": before}, "third": last, "fourth": {**part, "machine": here}}
+    parts = {
+        "one-part": part,
+        "other": {**part, "machine": before},
+        "third": last,
+        "fourth": {**part, "machine": here},
+    }
     found = {"benchmark": "tried", "data": [], "machine": here, "parts": parts}
     record.save(found, tmp_path / "2026-01-01-tried.json")
     shown = paper(ours="{{ share_of|share }}", holds="true")
     text = pages.page("a", shown, Shelf(tmp_path))
-    assert "| 2026-01-01 to 2026-01-03 | new, 2 cores, 1.0 GiB; `other`, `third`: old, 2 cores, 1.0 GiB |" in text
+    assert (
+        "| 2026-01-01 to 2026-01-03 | new, 2 cores, 1.0 GiB; `other`, `third`: old, 2 cores, 1.0 GiB |"
+        in text
+    )
 
 
 def test_a_place_that_no_record_has_is_an_error(tmp_path: Path) -> None:
