@@ -94,6 +94,7 @@ import json, resource, sys
 from pathlib import Path
 import numpy, pyarrow.parquet
 import indexmill
+from indexmill.formats.errors import BudgetError
 cases, out = json.loads(sys.argv[1]), Path(sys.argv[2])
 indexmill.export(cases["diskann"], "diskann", out / "old")
 before = {p.name: p.read_bytes() for p in (out / "old").iterdir()}
@@ -102,7 +103,7 @@ for target, index in cases.items():
     for name in ("new", "old"):
         try:
             indexmill.export(index, target, out / name, force=True)
-        except OSError as error:
+        except BudgetError as error:
             assert "File too large" in str(error), error
         else:
             raise AssertionError(target)

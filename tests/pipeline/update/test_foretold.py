@@ -14,7 +14,7 @@ import indexmill
 from indexmill.jobs.bench.common import process
 from indexmill.jobs.bench.common.process import indexmill as command
 from indexmill.jobs.bench.common.process import told
-from indexmill.jobs.bench.programs.job import toml, watched
+from indexmill.jobs.bench.programs.job import watched, write_job
 
 pytestmark = pytest.mark.memory
 
@@ -67,18 +67,19 @@ def test_memory_and_scratch_space_are_those_of_the_plan(
     }
     off = {}
     for step, what in steps.items():
-        job, work = tmp_path / f"{step}.toml", tmp_path / "work"
-        job.write_text(toml({**what, "out": step, "work": str(work), "workers": 2, "memory": "8GiB"}))
+        work = tmp_path / "work"
+        top = {**what, "out": step, "work": str(work), "workers": 2, "memory": "8GiB"}
+        job = write_job(tmp_path / f"{step}.toml", top)
         plan = told(command("plan", job, json=True))
-        scratch = 0
+        memory = scratch = 0
         for _ in range(RUNS):
             shutil.rmtree(tmp_path / step, ignore_errors=True)
-            _, memory, found = watched(command("build", job, json=True), tmp_path / "log", work)
-            scratch = max(scratch, found)
+            took = watched(command("build", job, json=True), tmp_path / "log", work)
+            memory, scratch = took["peak_bytes"], max(scratch, took["scratch_bytes"])
             if plan["peak_scratch_bytes"] <= (1 + SCRATCH) * scratch:
                 break
         off[step] = (
-            round(plan["peak_memory_bytes"] / memory.bytes - 1, 3),
+            round(plan["peak_memory_bytes"] / memory - 1, 3),
             round(plan["peak_scratch_bytes"] / scratch - 1, 3),
         )
     assert all(abs(m) <= MEMORY and abs(s) <= SCRATCH for m, s in off.values()), off
