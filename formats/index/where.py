@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -262,16 +263,10 @@ class _Translation:
             )
         if isinstance(value, float) and pa.types.is_integer(type_):  # which would be cut
             return pa.scalar(value)
-        try:
-            return pa.scalar(value, type_)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            pass
-        try:
-            return pa.scalar(value)
-        except (pa.ArrowException, OverflowError):
-            raise _wrong(
-                self.text, f"{self._at(node)}: {value} does not fit 64 bits; give a smaller number"
-            ) from None
+        for wanted in (type_, None):  # a number that the column cannot hold is compared as it is
+            with suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
+                return pa.scalar(value, wanted)
+        raise _wrong(self.text, f"{self._at(node)}: {value} does not fit 64 bits; give a smaller number")
 
     def _at(self, node: ast.expr) -> str:
         """Say where a node stands in the condition; Python counts the bytes before it."""

@@ -24,7 +24,7 @@ def check_engine(
     Raises
     ------
     ConfigError
-        Naming the flag and what it takes.
+        If there is no such engine; the message names the flag and the engines.
     """
     engines = (*ENGINES, *([MEMORY] if with_memory else []), *([RANGES] if with_ranges else []))
     if name in engines:

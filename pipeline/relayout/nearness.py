@@ -1,4 +1,4 @@
-"""How far queries lie from the vectors of an index: what tells that a log of queries is that of another index.
+"""Distances and lengths of logged queries, which warn of a log that was meant for another index.
 
 Queries meant for another metric, scaled in another way, or of another model lie far from all vectors, or have other
 lengths. Their searches then find mostly the same few vectors, as if the queries repeated each other. Queries of another

@@ -1,4 +1,4 @@
-"""What `indexmill plan` says of a job beforehand, held against what the job takes."""
+"""Plans of jobs: memory, scratch space and time that `indexmill plan` predicts, beside those that the job takes."""
 
 from __future__ import annotations
 
