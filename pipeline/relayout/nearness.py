@@ -109,7 +109,7 @@ def _directed(index: OpenedIndex, queries: NDArray[Any], points: NDArray[Any]) -
 
 
 def _tenth(points: NDArray[Any], ids: NDArray[np.int64], queries: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the distance of each query to the tenth nearest of `ids`, or to the last if there are fewer; -1: none."""
+    """Return the distance of each query to the tenth nearest of `ids` (-1: none), or to the last if there are fewer."""
     ascending = np.sort(distances_to(points, ids, queries), axis=1)  # NaN last
     farthest: NDArray[np.float64] = np.fmax.reduce(np.sqrt(ascending[:, :K]), axis=1)
     return np.nan_to_num(farthest)
