@@ -33,7 +33,7 @@ from indexmill.jobs.bench.counts.sets import CODE_SHARE, QUERIES, Case, generate
 from indexmill.jobs.bench.programs import diskann
 
 #: Generated vectors, in thousands.
-GENERATED = (250, 500, 1000, 2000)
+GENERATED = (250, 500, 1000, 2000, 10_000)
 
 
 def scaled(run: Run, thousands: int) -> Case:

@@ -395,7 +395,7 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     monkeypatch.setattr(components, "WIDTHS", (4, 8))
     monkeypatch.setattr(decoded, "CENTROIDS", 16)
     run = Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path, N)
-    alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000"}
+    alike = {"embed768", "sift1m", "generated-500", "generated-1000", "generated-2000", "generated-10000"}
     monkeypatch.setattr(faults, "run_lowered", without_limit)
     parts = [name for name in BENCHMARK.parts if name not in alike]
     assert BENCHMARK.run(run, parts) == []
