@@ -1,7 +1,7 @@
 """Parts *devices* and *interfaces*: searches from storage by its kind, by threads, and by the interface of its reads.
 
 Part *devices* has the paper's drives simulated, each in several numbers behind an interface (Tables 2, 3 and 5), beside
-memory and SRS (Figures 11 and 15), and some of them by two threads (Figure 16). Memory is searched twice: the index
+memory and SRS (Figures 11 and 15), and some by two threads (Figure 16). Memory is searched twice: the index
 that is fastest there, which is the baseline, and the one that the drives have. Part *interfaces* has this machine's
 disk: what a read costs the processor in a search, by the interface that the reader has (Table 3, Figure 12).
 """
@@ -25,9 +25,9 @@ from indexmill.pipeline.devices import profile_path
 NAME, K = "sift1m", 1
 ROUNDS = 5
 #: Processor time of a read by interface, in microseconds, and the drives behind it: profile and number (the paper's
-#: Tables 3 and 5).
-INTERFACES = {
-    "io_uring": (1.0, (("cssd", 1), ("cssd", 2), ("cssd", 4), ("cssd", 8), ("essd", 1), ("essd", 8))),
+#: Tables 3 and 5). A half and a quarter of a drive, since a search takes about as many reads as one gives.
+INTERFACES: dict[str, tuple[float, tuple[tuple[str, float], ...]]] = {
+    "io_uring": (1.0, (*(("cssd", n) for n in (0.25, 0.5, 1, 2, 4, 8)), ("essd", 1), ("essd", 8))),
     "SPDK": (0.35, (("cssd", 1), ("cssd", 4), ("essd", 1), ("essd", 8))),
     "XLFDD": (0.05, (("xlfdd", 1), ("xlfdd", 12))),
 }
@@ -74,9 +74,12 @@ def measure(space: Space) -> dict[str, Any]:
             few = FEW_IN_FLIGHT if name.endswith("XLFDD") else INFLIGHT
             return search(f"simulated:{made[name]['profile']}", few, threads)
 
+        def peer(threads: int) -> Row:
+            return srs.ask("srs", {}, best | {"threads": threads}, K, "report")
+
         def turn() -> dict[str, Any]:
             return {
-                "srs": srs.ask("srs", {}, best, K, "report"),
+                "srs": {str(t): peer(t) for t in (1, THREADS)},
                 "memory": {str(t): memory(t) for t in (1, THREADS)},
                 "same": search("memory"),
                 "devices": {name: device(name) for name in made},
@@ -89,7 +92,12 @@ def measure(space: Space) -> dict[str, Any]:
         name: [done["devices"][name]["us"] / done["threads"][name]["us"] for done in rounds]
         for name in BY_THREADS
     }
-    gains["memory"] = [done["memory"]["1"]["us"] / done["memory"][str(THREADS)]["us"] for done in rounds]
+    for one in ("memory", "srs"):
+        gains[one] = [done[one]["1"]["us"] / done[one][str(THREADS)]["us"] for done in rounds]
+    ahead = {
+        name: [done["srs"][str(THREADS)]["us"] / done["threads"][name]["us"] for done in rounds]
+        for name in BY_THREADS
+    }
     return {
         "k": K,
         "index": shape.name,
@@ -98,16 +106,17 @@ def measure(space: Space) -> dict[str, Any]:
         "link_mb_s": LINK_MB_S,
         "threads": THREADS,
         "ratios": {
-            "srs": rounds[0]["srs"]["ratio"],
+            "srs": rounds[0]["srs"]["1"]["ratio"],
             "memory": rounds[0]["memory"]["1"]["ratio"],
             "same": rounds[0]["same"]["ratio"],
         },
-        "srs_us": over_rounds([done["srs"]["us"] for done in rounds]),
+        "srs_us": over_rounds([done["srs"]["1"]["us"] for done in rounds]),
         "memory_us": over_rounds([done["memory"]["1"]["us"] for done in rounds]),
-        "memory_to_srs": over_rounds([done["srs"]["us"] / done["memory"]["1"]["us"] for done in rounds]),
+        "memory_to_srs": over_rounds([done["srs"]["1"]["us"] / done["memory"]["1"]["us"] for done in rounds]),
         "same_us": over_rounds([done["same"]["us"] for done in rounds]),
         "devices": found,
         "gains": {name: over_rounds(gain) for name, gain in gains.items()},
+        "threads_to_srs": {name: over_rounds(ratios) for name, ratios in ahead.items()},
     }
 
 
@@ -124,7 +133,7 @@ def _devices(folder: Path) -> dict[str, dict[str, Any]]:
         for drive, n in drives:
             profile = read_profile(profile_path(drive))
             assert profile.model.iops is not None
-            iops = n * profile.model.iops
+            iops = round(n * profile.model.iops)
             limits = {"iops": iops, "mb_per_s": n * LINK_MB_S, "request_us": request_us}
             model = profile.model.model_copy(update=limits)
             name = f"{drive} x {n}, {interface}"
@@ -142,7 +151,7 @@ def _told(device: dict[str, Any], name: str, rounds: list[dict[str, Any]]) -> di
     reads = rows[0]["table_reads"] + rows[0]["block_reads"]
     rates = [1e6 * reads / row["us"] for row in rows]
     peers = {
-        "srs": [done["srs"] for done in rounds],
+        "srs": [done["srs"]["1"] for done in rounds],
         "memory": [done["memory"]["1"] for done in rounds],
         "same": [done["same"] for done in rounds],
     }

@@ -123,8 +123,8 @@ def open_srs(data: Dataset, **options: Any) -> tuple[Search, dict[str, Any]]:
         found = Srs(base, **options)
     found.search(base[:2], 1, 2)
 
-    def search(queries: Any, k: int, most: int, ratio: float | None = None) -> Searched:
-        rows, n_measured = found.search(queries, k, most, ratio)
+    def search(queries: Any, **options: Any) -> Searched:
+        rows, n_measured = found.search(queries, **options)
         return rows, {"distances": n_measured}
 
     return search, {"bytes": found.bytes_held, "build_s": cost.wall_s}

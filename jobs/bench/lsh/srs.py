@@ -9,6 +9,7 @@ order of its leaves, so that points near in projection are near in memory; both 
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,15 +43,15 @@ class Srs:
         self.directions = random.standard_normal((vectors.shape[1], dimensions)).astype(np.float32)
         self.tree = tree.build(_project(vectors, self.directions))
         self.vectors = np.ascontiguousarray(vectors[self.tree.rows])
-        self.front = tree.front(self.tree)
+        self._fronts: list[tree.Front] = []
 
     @property
     def bytes_held(self) -> int:
         """Bytes of the index beside the vectors."""
         return sum(int(part.nbytes) for part in self.tree) + int(self.directions.nbytes)
 
-    def search(self, queries: Any, k: int, most: int, ratio: float | None = None) -> Found:
-        """Find k neighbours of each query, shape (n_queries, dim), one query at a time.
+    def search(self, queries: Any, k: int, most: int, ratio: float | None = None, threads: int = 1) -> Found:
+        """Find k neighbours of each query, shape (n_queries, dim); a thread searches one query at a time.
 
         Parameters
         ----------
@@ -58,6 +59,8 @@ class Srs:
             T': points measured at most; at least k are.
         ratio : float, optional
             c of the early stop, with the p_tau that has `SUCCESS` at this T'. Without it there is no early stop.
+        threads : int
+            Each has as many of the queries, in one piece.
         """
         stop = np.inf
         if ratio is not None:
@@ -66,7 +69,22 @@ class Srs:
             stop = chi_square_quantile(p_tau(ratio, share, degrees), degrees) / ratio**2
         projected = _project(queries, self.directions)
         queries = np.array(queries, self.vectors.dtype, order="C")
-        return Found(*_search(self.vectors, self.tree, self.front, queries, projected, k, max(most, k), stop))
+
+        def some(front: tree.Front, queries: Any, projected: Any) -> Any:
+            return _search(self.vectors, self.tree, front, queries, projected, k, max(most, k), stop)
+
+        if threads == 1:
+            return Found(*some(self._front(0), queries, projected))
+        parts = [np.array_split(of_queries, threads) for of_queries in (queries, projected)]
+        with ThreadPoolExecutor(threads) as pool:
+            found = list(pool.map(some, map(self._front, range(threads)), *parts))
+        return Found(*(np.concatenate(one) for one in zip(*found, strict=True)))
+
+    def _front(self, thread: int) -> tree.Front:
+        """Return the room of a thread's traversals, which stays."""
+        while len(self._fronts) <= thread:
+            self._fronts.append(tree.front(self.tree))
+        return self._fronts[thread]
 
 
 def _project(vectors: Any, directions: Any) -> Any:

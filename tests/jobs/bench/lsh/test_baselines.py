@@ -68,6 +68,14 @@ def test_srs_measures_the_nearest_in_projection_and_no_more_than_its_limit() -> 
     assert (found.measured == 60).all()
 
 
+def test_srs_finds_the_same_by_several_threads() -> None:
+    base, queries = _bytes(4)
+    srs = Srs(base)
+    one, three = (srs.search(queries, 4, 60, 4.0, threads) for threads in (1, 3))
+    np.testing.assert_array_equal(one.rows, three.rows)
+    np.testing.assert_array_equal(one.measured, three.measured)
+
+
 def test_srs_stops_early_where_the_chi_square_test_says_so() -> None:
     base, queries = _bytes(3)
     srs = Srs(base)

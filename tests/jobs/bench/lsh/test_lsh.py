@@ -305,7 +305,8 @@ def test_drives_are_searched_beside_memory_and_srs(space: Space, monkeypatch: py
         assert 0 < device["io_wait_us"]["value"] <= device["latency_us"]["value"]
         assert device["to_same"]["value"] > 0
         assert device["ratio"] == found["ratios"]["same"] > 1
-    assert set(found["gains"]) == {*devices.BY_THREADS, "memory"}
+    assert set(found["gains"]) == {*devices.BY_THREADS, "memory", "srs"}
+    assert set(found["threads_to_srs"]) == set(devices.BY_THREADS)
     assert found["memory_index"] == found["index"] == "sure"  # the only one here
     model = read_profile(space.out / "cssd-4-io_uring.json").model
     assert model.mb_per_s == pytest.approx(4 * 3938.46, rel=1e-4)
