@@ -1,8 +1,10 @@
-"""Random reads a second that bypass the page cache, the ceiling of every search; and files dropped from it."""
+"""Random reads a second that bypass the page cache, the ceiling of every search; files in it, and dropped from it."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import os
 import random
 import shutil
@@ -51,6 +53,27 @@ def drop_cache(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_file():
             forget(path)
+
+
+def resident_share(path: Path) -> float:
+    """Return the share of a file's pages that the page cache holds; of an empty file 1.
+
+    Raises
+    ------
+    OSError
+        If the kernel does not tell it.
+    """
+    n_bytes = path.stat().st_size
+    if not n_bytes:
+        return 1.0
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), n_bytes, mmap.MAP_PRIVATE) as mapped:
+        pages = np.empty(-(-n_bytes // mmap.PAGESIZE), np.uint8)
+        begin = ctypes.byref(ctypes.c_char.from_buffer(mapped))
+        if libc.mincore(begin, ctypes.c_size_t(n_bytes), ctypes.c_void_p(pages.ctypes.data)):
+            raise OSError(ctypes.get_errno(), "mincore", str(path))
+        del begin  # what is mapped is let go
+    return float((pages & 1).mean())
 
 
 def read_rate(path: Path, depth: int, seconds: float, block_bytes: int = BLOCK_BYTES) -> dict[str, Any]:

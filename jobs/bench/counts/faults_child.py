@@ -1,6 +1,6 @@
 """The process of part *faults*: open an index mapped, say how much memory it holds, wait for the limit, count.
 
-Arguments: the folder of the set, and the index.
+Arguments: the file of the queries, and the index.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.jobs.bench.common.dataset import Dataset, read_bin
+from indexmill.jobs.bench.common.dataset import read_bin
+from indexmill.jobs.bench.common.disk import resident_share
 from indexmill.jobs.bench.common.process import memory_of
 from indexmill.reader.lsh import LshIndex
 
@@ -21,18 +22,26 @@ _WARM = 4
 
 
 def main() -> None:
-    data, index = Dataset(Path(sys.argv[1])), LshIndex(sys.argv[2], "mmap")
-    half, n_queries = data.halves()
-    queries = np.array(read_bin(data.query)[:n_queries])
+    queries, path = np.array(read_bin(Path(sys.argv[1]))), Path(sys.argv[2])
+    index, half = LshIndex(path, "mmap"), len(queries) // 2
     index.search(queries[:_WARM], 1)
     print(memory_of()["RssAnon"], flush=True)
     sys.stdin.readline()
     index.search(queries[:half], 1)
+    pointers = resident_share(path / "tables.imx")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     counters = index.search(queries[half:], 1).counters
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before
-    reads = int(counters["table_reads"].sum() + counters["block_reads"].sum())
-    told = {"queries": n_queries - half, "reads": reads, "faults": faults, "missed": faults / reads}
+    reads = {name: int(counters[f"{name}_reads"].sum()) for name in ("table", "block")}
+    told = {
+        "queries": len(queries) - half,
+        "pointer_reads": reads["table"],
+        "block_reads": reads["block"],
+        "faults": faults,
+        "missed": faults / sum(reads.values()),
+        "pointers_held": min(pointers, resident_share(path / "tables.imx")),
+        "blocks_held": resident_share(path / "buckets.imx"),
+    }
     print(json.dumps(told))
 
 

@@ -206,3 +206,13 @@ def test_times_of_reads_are_told_with_and_without_fio(
     assert times == sorted(times)
     assert times[0] > 0
     assert 0 <= found["slow"] <= 1
+
+
+def test_pages_that_were_read_are_in_the_page_cache_and_holes_are_not(tmp_path: Path) -> None:
+    read, sparse = tmp_path / "read", tmp_path / "sparse"
+    read.write_bytes(bytes(10_000))
+    with open(sparse, "wb") as file:
+        file.truncate(1 << 20)
+    assert len(read.read_bytes()) == 10_000
+    assert disk.resident_share(read) == 1.0
+    assert disk.resident_share(sparse) == 0.0

@@ -91,7 +91,7 @@ def test_methods_are_compared_within_a_round_and_the_first_round_does_not_count(
 
 
 def test_drawn_sets_do_not_depend_on_how_they_are_cut_and_differ_from_their_queries() -> None:
-    for draw in (sets.uniform, sets.mixture):
+    for draw in (sets.uniform, sets.normal):
         base, queries = draw(200, 6, 0), draw(50, 6, 1)
         assert base.dtype == queries.dtype == np.float32
         np.testing.assert_array_equal(base, draw(200, 6, 0))
