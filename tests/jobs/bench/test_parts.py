@@ -99,7 +99,11 @@ def test_the_setting_is_the_fastest_on_the_tuning_queries(space: Workspace) -> N
 
 @pytest.mark.usefixtures("faked")
 def test_components_are_compared_with_the_plain_search_at_the_same_recall(space: Workspace) -> None:
-    rows = ablation.measure(space)["rows"]
+    found = ablation.measure(space)
+    rows = found["rows"]
+    assert (
+        found["simulated"]["rows"]["ABC"]["0.98"]["ratio"]["value"] == rows["ABC"]["0.98"]["ratio"]["value"]
+    )
     assert rows["-"]["0.98"]["ratio"]["value"] == 1
     # The fake's pages: 1.3 times from the medoid, 1.5 times in identity order, 2 to 1.2 from beam to page search.
     assert rows["ABC"]["0.98"]["ratio"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
