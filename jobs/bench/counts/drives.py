@@ -2,13 +2,16 @@
 
 The simulation is that of `split`, whose rates were fitted to ratios of the paper. The control path carries the queries
 to each drive, and the results of each batch back. Each drive has one of its own. Part *cuts* divides the batches of
-Figure 9 among host and drives in three ways: whole, cut between lists as a join cuts them, and anywhere.
+Figure 9 among host and drives in three ways: whole, cut between lists as a join cuts them, and anywhere. It also asks
+how fast the host would have to compare for the gain that the paper tells.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+
+from scipy.optimize import brentq
 
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import K
@@ -60,5 +63,21 @@ def cuts(run: Run) -> dict[str, Any]:
                 "d_host": both["d_first"],
                 "d_drive": both["d_last"],
             }
-        figures.append({"figure": name, "drives": drives, "batches": batches, "paper": told, **found})
+        facts = {"figure": name, "drives": drives, "batches": batches, "paper": told}
+        needed = None if told is None else host_share(rates, vectors, nprobe, drives, told)
+        figures.append({**facts, **found, "host_share": needed})
     return {"figures": figures}
+
+
+def host_share(rates: paper.Rates, vectors: float, nprobe: int, drives: int, gain: float) -> float:
+    """Return the share of its fitted rate at which the host compares when both are `gain` times as fast as it alone."""
+
+    def off(share: float) -> float:
+        slower = replace(rates, host=share * rates.host)
+        host, both = (
+            paper.run(paper.crew(slower, drives, kind), vectors, paper.PIECES, nprobe)["qps"]
+            for kind in ("host", "hybrid")
+        )
+        return float(both / host - gain)
+
+    return float(brentq(off, 0.1, 10.0, xtol=1e-3))
