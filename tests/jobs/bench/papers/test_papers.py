@@ -216,7 +216,8 @@ def moved(folder: Path, factor: float, components: tuple[str, ...], *, gain: boo
     newest = Shelf().records["sift1m"].path
     found = record.load(newest)
     for component in components:
-        move(found["parts"]["ablation"]["rows"][component], factor, only="ratio")
+        for device in (found["parts"]["ablation"], found["parts"]["ablation"]["simulated"]):
+            move(device["rows"][component], factor, only="ratio")
     if gain:
         move(found["parts"]["completion"]["gain"], factor)
     record.save(found, folder / newest.name)
