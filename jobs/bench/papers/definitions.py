@@ -97,6 +97,8 @@ class Row(_Strict):
 
     @model_validator(mode="after")
     def _says_what_its_verdict_needs(self) -> Row:
+        if any(hole in text for hole in ("{{", "{%") for text in (self.what, self.paper, self.on)):
+            raise ValueError(f"{self.what}: only `ours` and `because` are templates")
         if self.verdict in _WITH_REASON and not self.because:
             raise ValueError(f"{self.what}: {self.verdict} needs `because`")
         if self.verdict in _ON_FIGURES and not (self.ours and self.on and self.holds):
