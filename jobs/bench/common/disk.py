@@ -70,9 +70,10 @@ def resident_share(path: Path) -> float:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), n_bytes, mmap.MAP_PRIVATE) as mapped:
         pages = np.empty(-(-n_bytes // mmap.PAGESIZE), np.uint8)
         begin = ctypes.byref(ctypes.c_char.from_buffer(mapped))
-        if libc.mincore(begin, ctypes.c_size_t(n_bytes), ctypes.c_void_p(pages.ctypes.data)):
-            raise OSError(ctypes.get_errno(), "mincore", str(path))
-        del begin  # what is mapped is let go
+        failed = libc.mincore(begin, ctypes.c_size_t(n_bytes), ctypes.c_void_p(pages.ctypes.data))
+        del begin  # what is mapped is let go, which an error would hinder, too
+    if failed:
+        raise OSError(ctypes.get_errno(), "mincore", str(path))
     return float((pages & 1).mean())
 
 
