@@ -3,7 +3,7 @@
 A kind's settings are chosen on the first half of the queries: the fastest that reaches the recall. Inverted lists
 are searched by ``indexmill join``, which reads the whole index once for all queries, so its queries a second depend on
 how many there are; and query by query, where shorter lists with copies of vectors are tried, too, as SPANN has them.
-What is told of a kind is of a process of its own, which makes no other searches: buffers of wider ones would stay.
+The figures of a kind are of a process of its own that makes no other searches, since buffers of wider ones would stay.
 """
 
 from __future__ import annotations
