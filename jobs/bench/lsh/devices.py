@@ -68,7 +68,8 @@ def measure(space: Space) -> dict[str, Any]:
 
         def memory(threads: int) -> Row:
             opened = {"index": str(base_index), "engine": "memory"}
-            return held.ask("lsh", opened, {"candidates": base_candidates, "threads": threads}, K, "report")
+            setting = {"candidates": base_candidates, "threads": threads, "inflight": INFLIGHT}
+            return held.ask("lsh", opened, setting, K, "report")
 
         def device(name: str, threads: int = 1) -> Row:
             few = FEW_IN_FLIGHT if name.endswith("XLFDD") else INFLIGHT

@@ -63,7 +63,7 @@ def _round(searcher: Searcher, index: Path, candidates: int, k: int) -> dict[str
         opened = {"index": str(index), "engine": engine}
         return searcher.ask("lsh", opened, search, k, "report", **others)
 
-    memory = ask("memory", search)
+    memory = ask("memory", search | {"inflight": INFLIGHT})
     file = index / "buckets.imx"
     with InFlight(file) as queue:
         stored = ask(STORAGE, search | {"inflight": INFLIGHT})
@@ -152,7 +152,8 @@ def simulated(space: Space) -> dict[str, Any]:
             search = {"candidates": candidates, "threads": 1}
             rounds = []
             for _ in range(SIMULATED_ROUNDS + 1):
-                memory = ours.ask("lsh", {"index": index, "engine": "memory"}, search, k, "report")
+                held = {"index": index, "engine": "memory"}
+                memory = ours.ask("lsh", held, search | {"inflight": INFLIGHT}, k, "report")
                 opened = {"index": index, "engine": f"simulated:{PROFILE}"}
                 there = device.ask("lsh", opened, search | {"inflight": FEW_IN_FLIGHT}, k, "report")
                 rounds.append(
