@@ -1,4 +1,4 @@
-"""Part *faults*: share of reads that miss a page cache which holds a few percent of hash tables (section 6.5).
+"""Part *faults*: share of pages read that miss a page cache which holds a few percent of hash tables (section 6.5).
 
 A mapped index is searched in a control group whose page cache is limited; the kernel reads one page a fault, since the
 map has random advice. The first half of the queries fills the cache, faults are counted over the second half. Reads are

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import read_bin
-from indexmill.jobs.bench.common.disk import resident_share
+from indexmill.jobs.bench.common.disk import BLOCK_BYTES, resident_share
 from indexmill.jobs.bench.common.process import memory_of
 from indexmill.reader.lsh import LshIndex
 
@@ -28,18 +28,22 @@ def main() -> None:
     print(memory_of()["RssAnon"], flush=True)
     sys.stdin.readline()
     index.search(queries[:half], 1)
-    pointers = resident_share(path / "tables.imx")
+    held_before = resident_share(path / "tables.imx")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     counters = index.search(queries[half:], 1).counters
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before
-    reads = {name: int(counters[f"{name}_reads"].sum()) for name in ("table", "block")}
+    pointers, runs, blocks = (int(counters[name].sum()) for name in ("table_reads", "block_reads", "blocks"))
+    # Runs begin anywhere in a page, so that a further block is the first of a page in one of as many cases as a page
+    # has blocks.
+    block_pages = runs + (blocks - runs) * index.native.block_bytes / BLOCK_BYTES
     told = {
         "queries": len(queries) - half,
-        "pointer_reads": reads["table"],
-        "block_reads": reads["block"],
+        "pointer_reads": pointers,
+        "block_reads": runs,
+        "block_pages": block_pages,
         "faults": faults,
-        "missed": faults / sum(reads.values()),
-        "pointers_held": min(pointers, resident_share(path / "tables.imx")),
+        "missed": faults / (pointers + block_pages),
+        "pointers_held": min(held_before, resident_share(path / "tables.imx")),
         "blocks_held": resident_share(path / "buckets.imx"),
     }
     print(json.dumps(told))

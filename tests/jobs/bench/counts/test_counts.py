@@ -425,9 +425,12 @@ def test_all_kinds_of_parts_are_measured_and_shown(
     assert found["tuned-tables"]["sets"] == dict.fromkeys(BENCHMARK.sets)
     assert found["synthetic"]["sets"]["gauss"]["n_vectors"] == N
     for name, n_queries in (("sift1m", N_QUERIES), ("generated", faults.QUERIES * N // 1_000_000)):
-        for one in found["faults"]["sets"][name]["cache"].values():
+        files = found["faults"]["sets"][name]
+        for one in files["cache"].values():
             assert one["queries"] == n_queries - n_queries // 2
-            assert one["missed"] == one["faults"] / (one["pointer_reads"] + one["block_reads"])
+            assert one["block_reads"] <= one["block_pages"] < 2 * one["block_reads"]  # buckets are short
+            assert one["missed"] < 1
+            assert one["faults"] <= files["table_bytes"] / 4096  # without a limit a page is missed once
             assert 0 < one["pointers_held"] <= 1  # nothing was dropped
     least, most = found["lists"]["nprobe"]["1"], found["lists"]["nprobe"]["32"]
     assert most["ivf_recall10"] > least["ivf_recall10"]
