@@ -22,6 +22,7 @@ from indexmill.jobs.bench.lsh.quality import found_distances, judge, overall_rat
 from indexmill.jobs.bench.lsh.space import SURE, Searcher, Shape, Space, index_facts
 from indexmill.jobs.bench.lsh.speed import compare
 from indexmill.jobs.bench.lsh.tune import first_of, least
+from indexmill.jobs.bench.papers.shelf import Shelf
 from indexmill.jobs.devices.machine import REPOSITORY
 
 
@@ -203,6 +204,16 @@ def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
     }  # fmt: skip
     del missing["parts"]["storage"]["k1"]
     assert "not reached (1.200)" in BENCHMARK.render(missing, "somewhere.json")
+
+
+@pytest.mark.parametrize("name", ["sift1m", "text40k", "rand", "gauss"])
+def test_the_kept_speeds_are_of_the_indexes_that_are_fastest(name: str) -> None:
+    parts = Shelf().records["lsh"].found["parts"]
+    tables = parts[f"tables-{name}"]["indexes"]
+    for k in ("k1", "k100"):
+        for where, shape in parts[f"speed-{name}"][k]["shapes"].items():
+            qps = {other: one[k][where]["qps"] for other, one in tables.items() if one[k]["candidates"]}
+            assert shape == max(qps, key=lambda other: qps[other]), "measure speed again after tables"
 
 
 def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None:
