@@ -21,6 +21,11 @@ from indexmill.reader.lsh import LshIndex
 _WARM = 4
 
 
+def pages_of(runs: int, blocks: int, block_bytes: int) -> float:
+    """Return the pages that `runs` of so many `blocks` in all touch on average: runs begin anywhere in a page."""
+    return runs + (blocks - runs) * block_bytes / BLOCK_BYTES
+
+
 def main() -> None:
     queries, path = np.array(read_bin(Path(sys.argv[1]))), Path(sys.argv[2])
     index, half = LshIndex(path, "mmap"), len(queries) // 2
@@ -33,9 +38,7 @@ def main() -> None:
     counters = index.search(queries[half:], 1).counters
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before
     pointers, runs, blocks = (int(counters[name].sum()) for name in ("table_reads", "block_reads", "blocks"))
-    # Runs begin anywhere in a page, so that a further block is the first of a page in one of as many cases as a page
-    # has blocks.
-    block_pages = runs + (blocks - runs) * index.native.block_bytes / BLOCK_BYTES
+    block_pages = pages_of(runs, blocks, index.native.block_bytes)
     told = {
         "queries": len(queries) - half,
         "pointer_reads": pointers,
