@@ -14,6 +14,7 @@ from tests.support.bench import N_QUERIES, FakeOurs, faked
 
 from indexmill.jobs.bench.common import disk, tables
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin
+from indexmill.jobs.bench.papers.shelf import Shelf
 from indexmill.jobs.bench.programs import ours_serve
 from indexmill.jobs.bench.programs.ours import Setting, Shape
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -218,3 +219,8 @@ def test_pages_that_were_read_are_in_the_page_cache_and_holes_are_not(tmp_path: 
     assert len(read.read_bytes()) == 10_000
     assert disk.resident_share(read) == 1.0
     assert disk.resident_share(sparse) == 0.0
+
+
+def test_the_kept_processor_time_is_of_the_search_whose_queries_a_second_are_kept() -> None:
+    parts = Shelf().records["sift1m"].found["parts"]
+    assert parts["cpu"]["setting"] == parts["qps"]["setting"], "measure cpu after qps"
