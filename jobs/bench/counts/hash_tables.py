@@ -85,12 +85,10 @@ def _tuned(case: Case) -> dict[str, Any] | None:
     report = indexmill.tune(case.data.base, kind="lsh", seed=SEED, memory=BUILD_MEMORY, work=case.out, **how)
     if report.parameters is None:
         return {"failure": report.failure()}
-    row = report.recommended
     path = _built(case, "tuned", report.parameters)
     searches = indexmill.tune(path, memory=BUILD_MEMORY, work=case.out, **how)
     found = {
         "parameters": report.parameters,
-        "predicted": {"work": row.outlook.reads, "index_bytes": row.cost.index_bytes},
         "tuned": _searched(case, path, (1,)),
         "searches": None
         if searches.parameters is None
