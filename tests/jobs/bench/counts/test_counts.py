@@ -6,6 +6,7 @@ import json
 import subprocess
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from indexmill.jobs.bench.counts import (
     components,
     faults,
     graphs,
+    hash_tables,
     leaves,
     lists,
     pages,
@@ -376,6 +378,24 @@ def test_bytes_are_written_as_floats_once(tmp_path: Path) -> None:
     assert made.dtype() == np.float32
     np.testing.assert_array_equal(read_bin(made.base), read_bin(folder / "base.u8bin"))
     assert made.truth.read_bytes() == (folder / "truth.gt").read_bytes()
+
+
+def test_tables_that_are_tuned_are_built_and_searched_by_what_is_recommended(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_build, of_searches = {"gamma": 0.5, "candidates": 20}, {"candidates": 900}
+
+    def tune(source: Path, **how: Any) -> SimpleNamespace:
+        return SimpleNamespace(parameters=of_build if source == data.base else of_searches)
+
+    monkeypatch.setattr(hash_tables, "LEAST_VECTORS", N)
+    monkeypatch.setattr(hash_tables, "LEAST_QUERIES", N_QUERIES // 2)
+    monkeypatch.setattr(hash_tables.indexmill, "tune", tune)
+    found = hash_tables.tuned(Run("counts", dict.fromkeys(BENCHMARK.sets, data), tmp_path))
+    for one in found["sets"].values():
+        assert one["parameters"] == of_build
+        assert one["searches"]["k1"]["distances"] > one["tuned"]["k1"]["distances"]
+    assert not list(tmp_path.rglob("tuned.lsh"))
 
 
 def without_limit(command: list[str], cache_bytes: int) -> dict[str, Any]:
