@@ -97,9 +97,12 @@ def write_chunk(
     with create(path, tally) as file:
         batch_rows = max(1, batch_bytes // (8 + width))
         writer = _Writer(file, schema, compression, batch_rows, width)
+        gathered = np.empty(min(batch_rows, len(pairs)), source.dtype)
         for first, last in _batches(cuts, batch_rows):
             taken = order[first:last] if rows is None else rows[order[first:last]]
-            writer.write(pairs[first:last], source, taken)
+            payload = gathered[: last - first]
+            np.take(source, taken, out=payload, mode="clip")  # "raise" would copy; rows were checked
+            writer.write(pairs[first:last], payload)
         writer.finish()
 
 
@@ -109,7 +112,7 @@ def write_runs(
 ) -> None:  # fmt: skip
     """Write sorted records, a run at a time, as one chunk file; the caller syncs it.
 
-    A batch has records of one run. Memory: a run, 24 bytes a record of it, and three batches.
+    A batch has records of one run. Memory: a run, 24 bytes a record of it, and two batches.
 
     Parameters
     ----------
@@ -147,7 +150,7 @@ def write_runs(
             before = int(pairs[-1])
             source = rows_of(run.payload)
             for first, last in _batches([0, len(pairs)], batch_rows):
-                writer.write(pairs[first:last], source, np.arange(first, last))
+                writer.write(pairs[first:last], source[first:last])
         if writer is None:
             raise ValueError("runs: none; expected at least one")
         writer.finish()
@@ -163,7 +166,6 @@ class _Writer:
         self._schema = schema
         self._width = width
         self._entries: list[tuple[int, ...]] = []
-        self._payload = np.empty(batch_rows, f"V{width}")
         self._head = schema.serialize().to_pybytes()
         self._at = len(self._head)
         columns = batch_rows * (12 + width)  # 8 bytes for a run of keys
@@ -173,10 +175,8 @@ class _Writer:
         )
         self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema, options=options)
 
-    def write(self, pairs: NDArray[np.uint64], source: NDArray[np.void], rows: NDArray[np.integer]) -> None:
-        """Write one batch: sorted pairs, and the given rows of `source` as their payload."""
-        payload = self._payload[: len(pairs)]
-        np.take(source, rows, out=payload, mode="clip")  # "raise" would copy; rows were checked
+    def write(self, pairs: NDArray[np.uint64], payload: NDArray[np.void]) -> None:
+        """Write one batch: sorted pairs, and their payload, contiguous."""
         keys = (pairs >> np.uint64(32)).astype(np.uint32)
         values = pairs.astype(np.uint32)
         field = self._schema.field("payload").type

@@ -89,14 +89,37 @@ def collect(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes
     first, last, buffer_bytes
         As for `sorted_records`, which also names the errors.
     """
+    allow_open(len(chunks))
     with ExitStack() as stack:
         files = [stack.enter_context(ChunkFile(chunk)) for chunk in chunks]
         records = _empty(files[0], sum(_count(file, first, last) for file in files))
-        done = 0
-        for step, _ in _steps(files, first, last, buffer_bytes):
-            step.copy(0, Records(*(column[done : done + step.rows] for column in records)))
-            done += step.rows
+        _fill(files, first, last, records, buffer_bytes)
     return records
+
+
+def fill(chunks: Sequence[str | Path], first: int, last: int, out: Records, *, buffer_bytes: int) -> None:
+    """Write the records with ``first <= key < last`` of all chunk files to `out`, in the order of `sorted_records`.
+
+    Memory: at most `buffer_bytes`.
+
+    Parameters
+    ----------
+    out : Records
+        At least as many as there are, with their type and width of payload; those after them stay as they are.
+    chunks, first, last, buffer_bytes
+        As for `sorted_records`, which also names the errors.
+    """
+    allow_open(len(chunks))
+    with ExitStack() as stack:
+        files = [stack.enter_context(ChunkFile(chunk)) for chunk in chunks]
+        _fill(files, first, last, out, buffer_bytes)
+
+
+def _fill(files: Sequence[ChunkFile], first: int, last: int, out: Records, buffer_bytes: int) -> None:
+    done = 0
+    for step, _ in _steps(files, first, last, buffer_bytes):
+        step.copy(0, Records(*(column[done : done + step.rows] for column in out)))
+        done += step.rows
 
 
 def count(chunks: Sequence[str | Path], first: int, last: int) -> int:

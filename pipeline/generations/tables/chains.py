@@ -20,7 +20,7 @@ from indexmill.formats.lsh.shape import LshShape, pointers_to
 from indexmill.formats.lsh.tables import write_tables
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.generations.tables.parts import Part
-from indexmill.pipeline.kinds.lsh.ahead import read_ahead
+from indexmill.pipeline.mill.ahead import read_ahead
 
 #: Entries of a piece, about: a piece is sorted and packed in memory.
 PIECE_ENTRIES = 1 << 20

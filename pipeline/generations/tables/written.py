@@ -33,7 +33,7 @@ from indexmill.pipeline.generations.tables.chains import Chains
 from indexmill.pipeline.generations.tables.form import TablesForm
 from indexmill.pipeline.generations.tables.opened import OpenedTables
 from indexmill.pipeline.generations.tables.parts import ChainPart, HashedPart, Part
-from indexmill.pipeline.kinds.lsh.ahead import read_ahead
+from indexmill.pipeline.mill.ahead import read_ahead
 
 #: New vectors copied at a time.
 _BLOCK = 8192

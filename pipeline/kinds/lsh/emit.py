@@ -22,8 +22,8 @@ from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.pagefile.reader import PageFile
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_summary
 from indexmill.pipeline.kinds.common.record import seal
-from indexmill.pipeline.kinds.lsh.ahead import read_ahead
 from indexmill.pipeline.kinds.lsh.tasks import PART_KIND, LshPlan, extent
+from indexmill.pipeline.mill.ahead import read_ahead
 
 VERSION = 2
 #: Bytes of blocks sealed at a time: whole pages.

@@ -15,9 +15,16 @@ from indexmill.builders.partition.carve import (
     grouped,
     joined,
 )
-from indexmill.builders.partition.edges import append_ends, edge_records, edges_both_ways
+from indexmill.builders.partition.received import Received, choose_lists, missing, unite_lists
+from indexmill.builders.partition.records import (
+    MET,
+    append_ids,
+    edge_records,
+    edges_both_ways,
+    met_records,
+)
 from indexmill.builders.partition.regions import Crossings, Regions, cells_of, in_halves, parts_of, regions_of
-from indexmill.builders.partition.reservoirs import MET, Reservoirs, missing
+from indexmill.builders.vamana.prune import PruneRule
 
 NOBODY = 0xFFFFFFFF
 
@@ -103,62 +110,103 @@ def test_cells_carved_apart_have_the_leaves_of_all(dtype: str) -> None:
     assert found == {tuple(leaf.tolist()) for leaf in np.split(whole.members, whole.starts[1:-1])}
 
 
-def records_of(candidates: dict[int, list[tuple[float, int]]]) -> tuple[np.ndarray, np.ndarray]:
-    """Records as `met_records` makes them."""
-    owners, payload = [], []
-    for vertex, mine in candidates.items():
-        mine = sorted(mine)
-        for first in range(0, len(mine), MET):
-            some = mine[first : first + MET]
-            ids = [i for _, i in some] + [NOBODY] * (MET - len(some))
-            bits = np.array([d for d, _ in some] + [0] * (MET - len(some)), np.float32).view(np.uint32)
-            owners.append(vertex)
-            payload.append([*ids, *bits.tolist()])
-    return np.array(owners), np.array(payload, np.uint32)
-
-
-def test_reservoirs_keep_the_nearest_distinct_whatever_the_order() -> None:
+def test_records_name_those_that_a_vertex_met_in_any_leaf_once() -> None:
     rng = np.random.default_rng(2)
-    distance = rng.integers(0, 40, (5, 200)).astype(float)  # ties
-    met = [
-        {
-            v: [(distance[v, u], u) for u in rng.choice(200, rng.integers(1, 45), replace=False)]
-            for v in range(5)
-        }
-        for _ in range(6)
-    ]
-    expected = {v: sorted({pair for some in met for pair in some[v]})[:50] for v in range(5)}
-    for order in ([0, 1, 2, 3, 4, 5], [3, 5, 0, 4, 1, 2]):
-        reservoirs = Reservoirs(5, 50)
-        for i in order:
-            reservoirs.add(*records_of(met[i]))
-        for v in range(5):
-            n = reservoirs.counts[v]
-            got = zip(reservoirs.distances[v, :n].tolist(), reservoirs.ids[v, :n].tolist(), strict=True)
-            assert list(got) == expected[v]
+    names = (3 * np.arange(90)).astype(np.uint32)
+    lists = rng.integers(0, 90, (60, 7)).astype(np.uint32)
+    lists[::4, 3:] = NOBODY
+    lists[8:10] = NOBODY  # a vertex alone in its leaves
+    ends = np.array([3, 8, 10, 40, 60])
+    firsts = np.append(0, ends[:-1])
+    owners, payload = met_records(firsts, ends, lists, names)
+    assert (np.diff(owners) >= 0).all()
+    counts, ids = np.zeros(5, np.int64), np.empty(payload.size, np.uint32)
+    append_ids(owners, payload, ids, counts)
+    for i, (first, last) in enumerate(zip(firsts, ends, strict=True)):
+        mine = ids[counts[:i].sum() : counts[: i + 1].sum()].tolist()
+        assert len(mine) == len(set(mine))
+        assert set(mine) == {3 * row for row in lists[first:last].ravel().tolist() if row != NOBODY}
+        assert np.count_nonzero(owners == i) == -(-len(mine) // MET)
+
+
+def received(rng: np.random.Generator, n: int, vertices: np.ndarray) -> Received:
+    """What some of `n` vertices received: others, some of them twice, in any order."""
+    ids = [rng.choice(np.setdiff1d(np.arange(n), v), rng.integers(0, 70)) for v in vertices]
+    starts = np.cumsum([0, *map(len, ids)])
+    return Received(vertices.astype(np.uint32), np.concatenate(ids).astype(np.uint32), starts)
+
+
+def test_lists_are_chosen_from_the_nearest_whatever_was_received_twice_and_wherever_rows_lie() -> None:
+    rng = np.random.default_rng(2)
+    n, degree, candidates = 200, 8, 24
+    vectors = rng.integers(0, 4, (n, 6)).astype(np.float32)  # many are equally far
+    rows = rng.permutation(n).astype(np.uint32)
+    names = np.argsort(rows).astype(np.uint32)
+    vertices = np.arange(0, n, 9)
+    met = received(rng, n, vertices)
+    chosen = []
+    for rule in (PruneRule(1.2), PruneRule(1.2, saturate=False)):
+        lists, degrees = np.zeros((len(vertices), degree), np.uint32), np.zeros(len(vertices), np.int32)
+        choose_lists(vectors[names], rows, names, met, candidates, rule, lists, degrees)
+        united = np.zeros((len(vertices), degree), np.uint32)
+        unite_lists(vectors[names], rows, names, met, rule, united)
+        for i, v in enumerate(vertices.tolist()):
+            others = np.unique(met.ids[met.starts[i] : met.starts[i + 1]])
+            distance = ((vectors[others] - vectors[v]) ** 2).sum(axis=1)
+            nearest = others[np.lexsort((others, distance))]
+            mine = lists[i, : degrees[i]].tolist()
+            assert len(mine) == len(set(mine))
+            assert set(mine) <= set(nearest[:candidates].tolist())
+            assert mine[:1] == nearest[:1].tolist()
+            if rule.saturate:
+                assert len(mine) == min(degree, len(nearest))
+            got = united[i].tolist()
+            if len(nearest) <= degree:
+                assert got == [*nearest.tolist(), *[v] * (degree - len(nearest))]
+            else:
+                own = [u for u in got if u != v]
+                assert own == [u for u in nearest.tolist() if u in own]
+        chosen.append(lists)
+        again, counts = np.zeros_like(lists), np.zeros_like(degrees)
+        shuffled = met._replace(ids=met.ids.copy())
+        for first, last in itertools.pairwise(met.starts.tolist()):
+            rng.shuffle(shuffled.ids[first:last])
+        choose_lists(
+            vectors, *(np.arange(n, dtype=np.uint32),) * 2, shuffled, candidates, rule, again, counts
+        )
+        assert np.array_equal(again, lists)
+        assert np.array_equal(counts, degrees)
+    assert not np.array_equal(*chosen)
 
 
 def test_edges_reach_both_of_their_ends() -> None:
     rng = np.random.default_rng(5)
-    n, first = 60, 20
+    n, first = 2500, 1010
     places = rng.permutation(n).astype(np.uint32)
-    ids = np.argsort(places).astype(np.uint32)[first:40]
-    lists = np.array([rng.choice(np.setdiff1d(np.arange(n), v), 12, replace=False) for v in ids], np.uint32)
-    degrees = rng.integers(1, 13, 20).astype(np.int32)
+    ids = np.argsort(places).astype(np.uint32)[first : first + 40]
+    lists = np.array(
+        [rng.choice(np.setdiff1d(np.append(ids, rng.choice(n, 30)), v), 20, replace=False) for v in ids],
+        np.uint32,
+    )
+    degrees = rng.integers(1, 21, 40).astype(np.int32)
     edges = {(v, u) for v, row, d in zip(ids.tolist(), lists.tolist(), degrees, strict=True) for u in row[:d]}
-    pairs = edges_both_ways(ids, first, lists, degrees, places)
+    assert any((u, v) in edges for v, u in edges)
+    pairs, starts = edges_both_ways(ids, first, lists, degrees, places)
     expected: dict[int, set[int]] = {}
     for v, u in edges:
         expected.setdefault(int(places[v]), set()).add(u)
         expected.setdefault(int(places[u]), set()).add(v)
-    keys, payload = edge_records(pairs)
-    counts, ends = np.zeros(n, np.int64), np.empty(payload.size, np.uint32)
-    half = len(keys) // 2
-    append_ends(keys[:half].astype(np.int64), payload[:half], ends, counts)
-    append_ends(keys[half:].astype(np.int64), payload[half:], ends, counts)
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    counts, ends = np.zeros(n, np.int64), np.empty(len(pairs), np.uint32)
+    assert np.count_nonzero(np.diff(starts)) == 3
+    last = -1
+    for low, high in itertools.pairwise(starts.tolist()):
+        keys, payload = edge_records(pairs[low:high])
+        assert (np.diff(keys.astype(np.int64), prepend=last) >= 0).all()
+        last = int(keys[-1])
+        append_ids(keys.astype(np.int64), payload, ends, counts)
+    bounds = np.concatenate([[0], np.cumsum(counts)])
     for place in range(n):
-        mine = ends[starts[place] : starts[place + 1]].tolist()
+        mine = ends[bounds[place] : bounds[place + 1]].tolist()
         assert len(mine) == len(set(mine))
         assert set(mine) == expected.get(place, set())
 
@@ -166,6 +214,6 @@ def test_edges_reach_both_of_their_ends() -> None:
 def test_what_is_not_at_hand_is_found_vertex_by_vertex() -> None:
     rows = np.array([0, NOBODY, 1, NOBODY, 2], np.uint32)
     ids = np.array([1, 2, 3, 0, 4, 4, 3, 1, 1], np.uint32)
-    found, starts = missing(ids, np.array([0, 3, 6]), np.array([3, 5, 9]), rows)
+    found, starts = missing(Received(np.arange(3, dtype=np.uint32), ids, np.array([0, 3, 5, 9])), rows)
     assert found.tolist() == [1, 3, 3, 1, 1]
     assert starts.tolist() == [0, 2, 2, 5]

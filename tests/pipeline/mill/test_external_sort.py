@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from tests.support.processes.memory import peak_growth
 from indexmill.formats.chunks.reader import ChunkFile, Records
 from indexmill.formats.chunks.writer import Compression, write_chunk
 from indexmill.formats.errors import BudgetError, CorruptFile
-from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
+from indexmill.pipeline.mill.external_sort import collect, count, fill, sorted_records
 
 PLENTY = 1 << 30
 
@@ -111,7 +113,13 @@ def test_merge_equals_one_stable_sort_of_all_records(
     buffer_bytes = smallest_buffer(chunks, first, last) + spare
     assert_equal(merged(chunks, first, last, buffer_bytes), expected)
     assert_equal(collect(chunks, first, last, buffer_bytes=buffer_bytes), expected)
-    assert count(chunks, first, last) == len(expected.keys)
+    n = len(expected.keys)
+    room = Records(*(np.repeat(column[:1], n + 1, axis=0) for column in records)) if m else expected
+    after = [column[n:].copy() for column in room]
+    fill(chunks, first, last, room, buffer_bytes=buffer_bytes)
+    assert_equal(Records(*(column[:n] for column in room)), expected)
+    assert all(np.array_equal(column[n:], left) for column, left in zip(room, after, strict=True))
+    assert count(chunks, first, last) == n
 
 
 def test_the_smallest_buffer_works_and_one_byte_less_does_not(tmp_path: Path) -> None:
@@ -231,3 +239,21 @@ def test_collecting_takes_the_records_and_the_buffers() -> None:
     """
     grown = peak_growth(setup, "kept = collect(chunks, 0, 1000, buffer_bytes=1 << 24)")
     assert 400_000 * 136 <= grown <= 400_000 * 136 + (16 << 20)
+
+
+def test_more_chunk_files_are_collected_than_may_be_open_at_first(tmp_path: Path) -> None:
+    chunks = write_chunks(tmp_path, some_records(300, 30, 9), range(1, 300), [0, 30])
+    code = f"""
+import resource
+few, most = 120, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+from pathlib import Path
+from indexmill.pipeline.mill.external_sort import collect, fill
+for read in (lambda given: collect(given, 0, 30, buffer_bytes=1 << 24),
+             lambda given: fill(given, 0, 30, found, buffer_bytes=1 << 24)):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+    found = read(sorted(Path({str(tmp_path)!r}).iterdir())) or found
+    assert len(found.keys) == 300
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert len(chunks) == 300
+    assert done.returncode == 0, done.stderr

@@ -1,16 +1,17 @@
 """Stages *leaves*, *choose*, *unite* and *link* of a graph built region by region.
 
-*leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* sorts
-those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
-both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids, links distant clusters,
-joins equal vectors, and links what cannot be reached. All but the last have the vectors of one region in memory, and
-read others in the order of their ids; *link* reads those of sampled and of equal vertices' neighbours from the file.
+*leaves* compares what each region has, which makes records (place of a vertex, region, those met); *choose* chooses the
+lists of a range of places, which makes records (place of a vertex, ends of edges) of both directions; *unite* prunes
+what is too long, and *link* puts the lists in the order of ids, links distant clusters, joins equal vectors, and links
+what cannot be reached. All but the last have the vectors of one region in memory, and read others in the order of their
+ids; *link* reads those of sampled and of equal vertices' neighbours from the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,32 +22,42 @@ from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import CANDIDATES, first_degree
 from indexmill.builders.partition.carve import carve_cells, without
 from indexmill.builders.partition.choose import Copies
-from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
 from indexmill.builders.partition.equals import join_equals, repeated
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.links import link_clusters
+from indexmill.builders.partition.received import Received, choose_lists, missing, unite_lists
+from indexmill.builders.partition.records import (
+    ENDS,
+    MET,
+    append_ids,
+    edge_records,
+    edges_both_ways,
+    met_records,
+)
 from indexmill.builders.partition.regions import Regions, cells_of
-from indexmill.builders.partition.reservoirs import Reservoirs, choose_lists, met_records, missing
 from indexmill.builders.vamana.graph import Misses
 from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
 from indexmill.formats.pagefile.mapped import create_npy
-from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, most_ends
+from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, most_received
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
 from indexmill.pipeline.kinds.graph.tasks import BuildArguments, misses_of, notes_of, write_linked
+from indexmill.pipeline.mill.ahead import read_ahead
 from indexmill.pipeline.mill.external_sort import collect, count, sorted_records
 from indexmill.reader.threads import map_blocks
 
-LEAVES_VERSION = 7
-CHOOSE_VERSION = 3
+LEAVES_VERSION = 8
+CHOOSE_VERSION = 4
 UNITE_VERSION = 2
 LINK_VERSION = 6
-#: Vertices that a thread takes at a time.
+#: Vertices whose lists a thread makes at a time.
 _BLOCK = 1024
-#: Edges made records at a time.
+#: Vertices whose records of those met a thread makes at a time: about a batch of records.
+_RECORDED = 4096
+#: Pairs made records at a time, at least.
 _EDGES = 65_536
 #: Rows copied at a time.
 _ROWS = 1024
@@ -88,7 +99,7 @@ def leaves_task(
     places: str, chunks: list[str], region: int, p: BuildArguments, allowance: Allowance, batch_bytes: int, out: str,
     threads: int, advance: Advance = lambda vectors: None,
 ) -> None:  # fmt: skip
-    """Compare the vectors of each leaf of a region; write a chunk file: key place, value region, payload candidates."""
+    """Compare the vectors of each leaf of a region; write a chunk file: key place, value region, payload ids met."""
     plan, folder = load_regions(places), Path(places)
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
@@ -108,10 +119,10 @@ def leaves_task(
         misses = Misses.total([misses, leaves.misses, first_level])
     else:
         lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
-    del leaves
+    del leaves, vectors
     at = np.empty(len(names), np.uint32)
     at[copies.order] = np.arange(len(copies.order), dtype=np.uint32)
-    starts, most = copies.starts, CANDIDATES * p.max_degree
+    starts = copies.starts
     del copies
     keys = np.load(folder / "places.npy", mmap_mode="r")[names]
     order = np.argsort(keys)
@@ -120,13 +131,13 @@ def leaves_task(
     def block(first: int, last: int) -> Records:
         vertices = order[first:last]
         firsts, ends = starts[at[vertices]], starts[at[vertices] + np.uint32(1)]
-        owners, payload = met_records(vectors, vertices, firsts, ends, lists, names, most)
+        owners, payload = met_records(firsts, ends, lists, names)
         return Records(keys[vertices][owners], np.full(len(owners), region, np.uint32), payload)
 
     def runs() -> Iterator[Records]:
-        for i, run in enumerate(map_blocks(block, len(order), _BLOCK, threads)):
+        for i, run in enumerate(map_blocks(block, len(order), _RECORDED, threads)):
             yield run
-            advance(min(_BLOCK, len(order) - i * _BLOCK))
+            advance(min(_RECORDED, len(order) - i * _RECORDED))
         advance(len(names) - len(order))
 
     write_runs(out, runs(), run_end_encoded=False, batch_bytes=batch_bytes, notes=notes_of(misses))
@@ -138,26 +149,32 @@ def choose_task(
 ) -> None:  # fmt: skip
     """Choose the lists of a part; write a chunk file: key place, value the first of the ids, payload ends of edges."""
     plan, first, last, ids = files.at(part)
+    crew = _Crew(files.rows(plan, part, allowance), p.vamana.rule, threads, advance)
     lists = np.empty((len(ids), first_degree(p.max_degree, p.saturate)), np.uint32)
     degrees = np.empty(len(ids), np.int32)
-    reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
-    for piece in sorted_records(met, first, last, buffer_bytes=allowance.buffer_bytes):
-        reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
-    _Crew(files.rows(plan, part, allowance), p.vamana.rule, threads, advance).choose(
-        reservoirs, lists, degrees
-    )
-    del reservoirs
+    most = most_received(len(ids), p.max_degree)
+    for span, received in read_ahead(_received(met, (first, last), ids, MET, most, allowance.buffer_bytes)):
+        crew.choose(received, CANDIDATES * p.max_degree, lists[span], degrees[span])
+        del received
+    del crew
     places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
-    pairs = edges_both_ways(ids, first, lists, degrees, places)
+    pairs, starts = edges_both_ways(ids, first, lists, degrees, places)
     del lists, degrees
     notes = notes_of(misses_of(met))
-    write_runs(out, _edge_runs(pairs), run_end_encoded=False, batch_bytes=batch_bytes, notes=notes)
+    runs = _edge_runs(pairs, starts, threads)
+    write_runs(out, runs, run_end_encoded=False, batch_bytes=batch_bytes, notes=notes)
 
 
-def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
-    for first in range(0, max(len(pairs), 1), _EDGES):  # at least one run, perhaps empty
-        keys, payload = edge_records(pairs[first : first + _EDGES])
-        yield Records(keys, payload[:, 0].copy(), payload)
+def _edge_runs(pairs: NDArray[np.uint64], starts: NDArray[np.int64], threads: int) -> Iterator[Records]:
+    """Yield the records of groups of pairs that are sorted together; at least one run, perhaps empty."""
+    wanted = np.arange(0, max(len(pairs), 1), _EDGES)
+    bounds = np.append(np.unique(starts[np.searchsorted(starts, wanted)]), len(pairs))
+
+    def block(first: int, last: int) -> Records:
+        keys, payload = edge_records(pairs[bounds[first] : bounds[last]])
+        return Records(keys, payload[:, 0].copy(), payload)
+
+    return map_blocks(block, len(bounds) - 1, 1, threads)
 
 
 def unite_task(
@@ -166,43 +183,61 @@ def unite_task(
 ) -> None:  # fmt: skip
     """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.
 
-    A list shorter than R is filled with the vertex itself. Very many edges may lead to a few vertices: those of as many
-    vertices are in memory at a time as the plan of a part allows.
+    A list shorter than R is filled with the vertex itself.
     """
     plan, first, last, ids = files.at(part)
     crew = _Crew(files.rows(plan, part, allowance), p.vamana.rule, threads, advance)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
-    for start, end, records in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
-        ends, starts = _ends(edges, start, end, records, allowance.buffer_bytes)
-        rows = slice(start - first, end - first)
-        crew.unite(ids[rows], ends, starts, lists[rows])
-        del ends
+    most = most_received(len(ids), p.max_degree)
+    for span, received in read_ahead(
+        _received(edges, (first, last), ids, ENDS, most, allowance.buffer_bytes)
+    ):
+        crew.unite(received, lists[span])
+        del received
     del crew
     values = np.full(len(ids), part, np.uint32)
     notes = notes_of(misses_of(edges[:1]))  # each has those of all regions
     write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes, notes=notes)
 
 
+def _received(
+    chunks: list[str], places: tuple[int, int], vertices: NDArray[np.uint32], width: int, most: int, buffer_bytes: int
+) -> Iterator[tuple[slice, Received]]:  # fmt: skip
+    """Yield what vertices received in records, of as many at a time as have at most `most` ids, unless one has more.
+
+    Parameters
+    ----------
+    places : (int, int)
+        The place of the first vertex, and the one after the last.
+    width : int
+        Ids of a record.
+
+    Yields
+    ------
+    slice
+        Of `vertices`.
+    Received
+    """
+    for first, last, records in ranges(chunks, *places, most // width):
+        ids, counts = np.empty(width * records, np.uint32), np.zeros(last - first, np.int64)
+        for piece in sorted_records(chunks, first, last, buffer_bytes=buffer_bytes):
+            append_ids(piece.keys.astype(np.int64) - first, piece.payload, ids, counts)
+        span = slice(first - places[0], last - places[0])
+        yield span, Received(vertices[span], ids, np.concatenate([[0], np.cumsum(counts)]))
+
+
 def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """Cut a range of keys into ranges of at most `most` records, unless one key has more; yield bounds and records."""
+    """Cut a range of keys into ranges of at most `most` records, unless one key has more; yield bounds and records.
+
+    They are equally long, and cut again where keys have many records.
+    """
     records = count(chunks, first, last)
     if last - first == 1 or records <= most:
         yield first, last, records
         return
-    middle = (first + last) // 2
-    yield from ranges(chunks, first, middle, most)
-    yield from ranges(chunks, middle, last, most)
-
-
-def _ends(
-    edges: list[str], first: int, last: int, records: int, buffer_bytes: int
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the ends of edges at the places `first` to `last`, and the bounds of each place among them."""
-    ends = np.empty(ENDS * records, np.uint32)
-    counts = np.zeros(last - first, np.int64)
-    for piece in sorted_records(edges, first, last, buffer_bytes=buffer_bytes):
-        append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
-    return ends, np.concatenate([[0], np.cumsum(counts)])
+    n = min(last - first, -(-records // max(most, 1)))
+    for low, high in pairwise([first + (last - first) * i // n for i in range(n + 1)]):
+        yield from ranges(chunks, low, high, most)
 
 
 class _Crew(NamedTuple):
@@ -213,43 +248,32 @@ class _Crew(NamedTuple):
     threads: int
     advance: Advance
 
-    def choose(self, reservoirs: Reservoirs, lists: NDArray[np.uint32], degrees: NDArray[np.int32]) -> None:
-        """Fill the lists of all vertices from their reservoirs."""
-        held, firsts = self.held, np.arange(len(lists)) * reservoirs.ids.shape[1]
+    def choose(
+        self, met: Received, candidates: int, lists: NDArray[np.uint32], degrees: NDArray[np.int32]
+    ) -> None:
+        """Fill the lists of all vertices from the nearest that they met."""
 
         def choose(one: int, end: int) -> None:
+            part, held = slice(one, end), self.held
             choose_lists(
-                held.vectors, held.rows, held.names, reservoirs, (one, end), self.rule, lists, degrees
-            )
+                held.vectors, held.rows, held.names, met.part(one, end), candidates, self.rule, lists[part],
+                degrees[part],
+            )  # fmt: skip
 
-        self._run(reservoirs.ids.reshape(-1), firsts, firsts + reservoirs.counts, choose)
+        self._run(met, choose)
 
-    def unite(
-        self, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], lists: NDArray[np.uint32]
-    ) -> None:  # fmt: skip
-        """Fill the lists of the vertices `ids` from the `ends` of their edges, which begin at `starts`."""
-        held = self.held
+    def unite(self, ends: Received, lists: NDArray[np.uint32]) -> None:
+        """Fill the lists of all vertices from the ends of their edges."""
 
         def unite(one: int, end: int) -> None:
-            bounds = starts[one : end + 1]
-            unite_ends(
-                held.vectors, held.rows, held.names, ids[one:end], ends, bounds, self.rule, lists[one:end]
-            )
+            held = self.held
+            unite_lists(held.vectors, held.rows, held.names, ends.part(one, end), self.rule, lists[one:end])
 
-        self._run(ends, starts[:-1], starts[1:], unite)
+        self._run(ends, unite)
 
-    def _run(
-        self, ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64],
-        work: Callable[[int, int], None],
-    ) -> None:  # fmt: skip
-        """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are in memory.
-
-        Parameters
-        ----------
-        ids : uint32 array
-            From ``firsts[i]`` to ``ends[i]`` those that vertex i names.
-        """
-        strays, starts = missing(ids, firsts, ends, self.held.rows)
+    def _run(self, received: Received, work: Callable[[int, int], None]) -> None:
+        """Call ``work(first, last)`` for blocks of vertices while the vectors that they received are in memory."""
+        strays, starts = missing(received, self.held.rows)
         for first, last in spans(starts, self.held.spare):
             with self.held.holding(np.unique(strays[starts[first] : starts[last]])):
 

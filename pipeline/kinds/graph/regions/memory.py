@@ -1,8 +1,8 @@
 """Memory of a build region by region, and the number of regions that a graph is cut into.
 
-Memory of a task beside processes: sizes of its arrays, read off `pipeline.kinds.graph.regions.tasks`,
-`pipeline.kinds.graph.regions.graph` and `builders.partition.reservoirs`. What grows with all vectors is a map of 4
-bytes a vector, from ids to rows in memory.
+Memory of a task beside processes: sizes of its arrays, read off `pipeline.kinds.graph.regions.tasks` and
+`pipeline.kinds.graph.regions.graph`. What grows with all vectors is a map of 4 bytes a vector, from ids to rows in
+memory.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.partition.build import CANDIDATES, Fanouts, first_degree, neighbours_a_leaf
+from indexmill.builders.partition.build import Fanouts, first_degree, neighbours_a_leaf
 from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
-from indexmill.builders.partition.edges import ENDS
-from indexmill.builders.partition.reservoirs import MET
+from indexmill.builders.partition.records import ENDS, MET
 from indexmill.pipeline.bisection import greatest, least
 from indexmill.pipeline.execution.limits import MOST_NARROW
 
@@ -70,8 +69,9 @@ class Allowance(NamedTuple):
 def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allowance, found: int) -> int:
     """Return the memory of carving a region of `members` vectors in `cells`, and of comparing its leaves.
 
-    A vector has its row, its name, where its lists start and end, and its place; a copy its vertex, where its list is
-    put, and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved.
+    A vector has its row, its name, and where its lists start, in which order; a copy its vertex, where its list is put,
+    and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved; afterwards
+    places of vectors, and their order, in place of rows.
     """
     copies = copies_of(cells.tolist(), n, allowance.fanouts)
     return _leaves(members, int(cells.sum()), copies, allowance, found)
@@ -80,30 +80,34 @@ def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allo
 def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, found: int) -> int:
     collecting = members * (allowance.row_bytes + 8) + allowance.buffer_bytes
     carving = members * (allowance.row_bytes + 4 + 2 * allowance.fanouts[0] + 9) + 4 * in_cells + 8 * copies
-    comparing = members * (allowance.row_bytes + 4 + 12 + 25) + copies * (8 + 4 * found)
-    return max(collecting, carving, comparing)
+    comparing = members * (allowance.row_bytes + 4 + 12 + 1) + copies * (8 + 4 * found)
+    writing = members * (4 + 12 + 4 + 25) + copies * 4 * found
+    return max(collecting, carving, comparing, writing)
 
 
 def choose_bytes(n: int, members: int, part: int, allowance: Allowance, stray: float = ALL_STRAY) -> int:
-    """Return the memory of choosing the lists of a part: rows of its home's `members` and reservoirs, or edges.
+    """Return the memory of choosing the lists of a part: rows of its home's `members` and ids met, or edges.
 
     Parameters
     ----------
     stray : float
-        Share of the candidates that the home does not have; their ids are listed.
+        Share of the ids met whose vectors the home does not have; they are listed.
     """
     chosen = first_degree(allowance.max_degree, allowance.saturate)
-    lists = 4 * chosen * part
+    lists = part * (4 * chosen + 36)
     edges = 2 * 8 * chosen * part
-    reservoirs = int(part * ((8 + 4 * stray) * CANDIDATES * allowance.max_degree + 36))
-    return max(_held(n, members, allowance, stray) + reservoirs + lists, lists + edges)
+    return max(_held(n, members, allowance, stray) + _received(part, allowance, stray) + lists, lists + edges)
 
 
 def unite_bytes(n: int, members: int, part: int, allowance: Allowance, stray: float = ALL_STRAY) -> int:
     """Return the memory of uniting the lists of a part: rows, ends of edges, lists; `stray` is as of `choose_bytes`."""
     lists = part * (4 * allowance.max_degree + 44)
-    ends = int((1 + stray) * 4 * most_ends(part, allowance.max_degree))
-    return _held(n, members, allowance, stray) + lists + ends
+    return _held(n, members, allowance, stray) + _received(part, allowance, stray) + lists
+
+
+def _received(part: int, allowance: Allowance, stray: float) -> int:
+    """Return the memory of ids received, of those that are next, and of the strays among them."""
+    return int((2 + stray) * 4 * most_received(part, allowance.max_degree))
 
 
 def _held(n: int, members: int, allowance: Allowance, stray: float) -> int:
@@ -118,12 +122,12 @@ def _held(n: int, members: int, allowance: Allowance, stray: float) -> int:
     return 4 * n + members * row + strays + allowance.buffer_bytes
 
 
-def most_ends(part: int, max_degree: int) -> int:
-    """Return the edge endpoints of a part, and the missing vectors, held in memory at once.
+def most_received(part: int, max_degree: int) -> int:
+    """Return the most ids received by one range of a part's vertices; two ranges are in memory, one read ahead.
 
-    Enough for all, 2 R a vertex, in records of which several are not full, unless few vertices have most of them.
+    A single vertex may have more.
     """
-    return part * (3 * max_degree + 6)
+    return part * max_degree // 2
 
 
 def region_bytes(n: int, members: int, allowance: Allowance) -> int:
@@ -148,7 +152,7 @@ def least_part(members: int) -> int:
 
 
 def part_vertices(n: int, members: int, allowance: Allowance) -> int:
-    """Return the most vertices of a part: its reservoirs fit beside the vectors of its home."""
+    """Return the most vertices of a part: what they received fits beside the vectors of its home."""
 
     def fits(part: int) -> bool:
         need = max(choose_bytes(n, members, part, allowance), unite_bytes(n, members, part, allowance))
@@ -228,10 +232,11 @@ def assign_row_bytes(row_bytes: int, fanouts: Fanouts) -> int:
 def most_scratch(row_bytes: int, max_degree: int, saturate: bool, fanouts: Fanouts) -> int:
     """Return the most bytes of files of a vector between stages, without its row in the input.
 
-    It is in as many regions as it has leaders at most. In each, its candidates leave at most one record that is not
+    It is in as many regions as it has leaders at most. In each, those that it met leave at most one record that is not
     full; and the ends of its edges one in each part.
     """
     regions, copies = fanouts[0], math.prod(fanouts)
-    met = 8 * copies * neighbours_a_leaf(max_degree, copies, saturate) + regions * (8 * MET + PAIR_BYTES)
+    found = copies * neighbours_a_leaf(max_degree, copies, saturate)
+    met = (found // MET + regions) * (4 * MET + PAIR_BYTES)
     edges = 2 * 4 * first_degree(max_degree, saturate) * 5 // 4 + (regions + 1) * (4 * ENDS + PAIR_BYTES)
     return regions * (row_bytes + PAIR_BYTES) + 4 * regions + 12 + met + edges + 4 * max_degree + PAIR_BYTES

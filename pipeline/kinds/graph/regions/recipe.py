@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from indexmill.builders.nearest.products import PRODUCT_ROWS
-from indexmill.builders.partition.edges import ENDS
+from indexmill.builders.partition.records import ENDS, MET
 from indexmill.builders.partition.regions import Regions
-from indexmill.builders.partition.reservoirs import MET
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.compute import compute_key
@@ -76,7 +75,7 @@ class RegionRecipe(GraphRecipe):
         )  # fmt: skip
 
     def _leaves(self) -> Stage:
-        g, folder, width = self.build_arguments, str(self._places.path), 8 * MET
+        g, folder, width = self.build_arguments, str(self._places.path), 4 * MET
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             batch = self._batch_bytes(n := len(self._plan().members), width)

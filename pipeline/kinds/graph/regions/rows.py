@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.partition.leaf_lists import NOBODY
-from indexmill.pipeline.mill.external_sort import sorted_records
+from indexmill.formats.chunks.reader import Records
+from indexmill.pipeline.mill.external_sort import fill
 
 
 class RegionRows:
@@ -46,11 +47,10 @@ class RegionRows:
         self._members, self.spare = members, spare
         self.vectors = np.empty((members + spare, self._all.shape[1]), self._all.dtype)
         self.names = np.empty(members + spare, np.uint32)
-        at = 0
-        for piece in sorted_records(chunks, region, region + 1, buffer_bytes=buffer_bytes):
-            self.vectors[at : at + len(piece.values)] = piece.payload
-            self.names[at : at + len(piece.values)] = piece.values
-            at += len(piece.values)
+        regions = np.empty(members, np.uint32)
+        own = Records(regions, self.names[:members], self.vectors[:members])
+        fill(chunks, region, region + 1, own, buffer_bytes=buffer_bytes)
+        del regions, own
         self.rows = np.full(len(self._all), NOBODY, np.uint32)
         self.rows[self.names[:members]] = np.arange(members, dtype=np.uint32)
 
