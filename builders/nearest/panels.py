@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.kernel import kernel
-from indexmill.reader.kernels import least_scores, nearest_u8, scores_u8
+from indexmill.reader.kernels import address, least_scores, nearest_u8, scores_u8
 from indexmill.reader.threads import run_blocks
 
 #: Points of a panel.
@@ -100,7 +100,7 @@ def merge_nearest(
         Ids of the same points; `NOTHING` fills the end.
     """
     nearest_u8(
-        vectors.ctypes.data,
+        address(vectors),
         vectors.shape[1],
         rows.ctypes.data,
         rows.size,
@@ -120,7 +120,7 @@ def all_scores(
 ) -> None:  # pragma: no cover - compiled
     """Write the scores of some rows with all points to `out`, (rows.size, PANEL times the number of panels)."""
     scores_u8(
-        vectors.ctypes.data,
+        address(vectors),
         vectors.shape[1],
         rows.ctypes.data,
         rows.size,

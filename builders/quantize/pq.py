@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.kernel import kernel
-from indexmill.reader.kernels import nearest_centres
+from indexmill.reader.kernels import address, nearest_centres
 from indexmill.reader.threads import map_blocks
 
 #: Centres of a chunk, whose numbers fit one byte.
@@ -182,14 +182,14 @@ def label_rows(
 @kernel
 def _label_rows(rows: Any, pivots: Any, bounds: Any, labels: Any) -> None:  # pragma: no cover - compiled
     nearest_centres(
-        rows.ctypes.data,
+        address(rows),
         rows.shape[1],
         len(rows),
-        pivots.ctypes.data,
+        address(pivots),
         len(pivots),
         bounds.ctypes.data,
         len(bounds) - 1,
-        labels.ctypes.data,
+        address(labels),
     )
 
 

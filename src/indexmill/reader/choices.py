@@ -5,7 +5,7 @@ Importing this module loads nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -82,3 +82,12 @@ DEFAULT_RERANK = 10
 DEFAULT_INFLIGHT = 8
 #: Margin of a set whose build chose none, as those of earlier versions.
 UNMEASURED_MARGIN = 0.3
+
+
+def stored_defaults(policy: Policy | None = None) -> dict[str, Any]:
+    """Return policy and beam width of a search of a graph at a URL that names no beam width, and maybe no policy."""
+    policy = policy or STORED_POLICY
+    return {
+        "policy": policy,
+        "beam_width": STORED_BEAM_WIDTH if policy == STORED_POLICY else DEFAULT_BEAM_WIDTH,
+    }

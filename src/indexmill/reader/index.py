@@ -22,11 +22,10 @@ from indexmill.reader.choices import (
     DEFAULT_INFLIGHT,
     DEFAULT_POLICY,
     DEFAULT_SEARCH_LIST_SIZE,
-    STORED_BEAM_WIDTH,
-    STORED_POLICY,
     Entry,
     Place,
     Policy,
+    stored_defaults,
 )
 from indexmill.reader.filters import Allowed, as_mask
 from indexmill.reader.opened import Opened, options_of
@@ -177,7 +176,7 @@ class Index(Opened["_native.Index"]):
         """Policy and beam width of a search that names none."""
         if self._stored is None:
             return {"policy": DEFAULT_POLICY, "beam_width": DEFAULT_BEAM_WIDTH}
-        return {"policy": STORED_POLICY, "beam_width": STORED_BEAM_WIDTH}
+        return stored_defaults()
 
     @property
     def default_entry(self) -> Entry:
@@ -474,8 +473,8 @@ class Index(Opened["_native.Index"]):
             allow = self.filter(allow)
         policy = policy or self.search_defaults["policy"]
         if beam_width is None:
-            is_stored = self._stored is not None and policy == STORED_POLICY
-            beam_width = STORED_BEAM_WIDTH if is_stored else DEFAULT_BEAM_WIDTH
+            is_stored = self._stored is not None
+            beam_width = stored_defaults(policy)["beam_width"] if is_stored else DEFAULT_BEAM_WIDTH
         return {
             "k": k,
             "search_list_size": list_size_for(k, len(self), L),

@@ -63,6 +63,7 @@ from numpy.typing import NDArray
 from indexmill.reader import _native
 
 __all__ = [
+    "address",
     "code_distances",
     "float_row",
     "inner_products",
@@ -199,6 +200,22 @@ def inner_products(queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: An
 def _in_rows(*arrays: Any) -> bool:
     """Return whether arrays, as types of numba, have their rows one after the other, as kernels read them."""
     return all(array.layout == "C" for array in arrays)
+
+
+def address(array: Any) -> Any:
+    """Return the address of a C-contiguous array, for kernels that take addresses; for numba code only.
+
+    A caller with an array of another order does not compile.
+    """
+    raise TypeError("address is called from compiled code; use ndarray.ctypes from Python")
+
+
+@overload(address)
+def _address(array: Any) -> Any:
+    def found(array: Any) -> Any:
+        return array.ctypes.data
+
+    return found if _in_rows(array) else None
 
 
 def _gathering(kernel: Any) -> Any:

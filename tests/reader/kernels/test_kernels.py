@@ -14,6 +14,8 @@ from numba.core.errors import TypingError
 from tests.oracles import kernels as oracle
 from tests.oracles.graph import vamana as graphs
 
+from indexmill.builders.nearest.panels import all_scores, in_panels, nearest_in_panels
+from indexmill.builders.quantize.pq import label_rows
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader import kernels
 
@@ -29,6 +31,11 @@ def _distances(queries: Any, vectors: Any, ids: Any, out: Any) -> None:
 @njit
 def _products(queries: Any, vectors: Any, ids: Any, out: Any) -> None:
     kernels.inner_products(queries, 0, vectors, ids, ids.size, out)
+
+
+@njit
+def _row(vectors: Any, space: Any) -> Any:
+    return kernels.float_row(vectors, 0, space)
 
 
 @njit
@@ -205,6 +212,33 @@ assert (chosen, out.tolist()) == (0, [9, 9]), (chosen, out)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("kernel", ["nearest_u8", "scores_u8", "nearest_centres"])
+def test_of_rows_without_components_nothing_is_written(kernel: str) -> None:
+    """In a process of its own, which a panic behind a C interface would end."""
+    code = f"""
+import ctypes
+import numpy as np
+from indexmill.reader import _native
+kernel, count = getattr(ctypes.CDLL(_native.__file__), "im_{kernel}"), ctypes.c_int64
+address = lambda array: ctypes.c_void_p(array.ctypes.data)
+floats, bounds, out = np.zeros(64, np.float32), np.zeros(2, np.int64), np.full(32, 9, np.uint32)
+rows = [address(floats), count(0), address(bounds), count(2)]  # two rows, the same one
+panels = [address(floats), address(bounds)]
+{{
+    "nearest_u8": lambda: kernel(*rows, *panels, address(bounds), count(0), count(2), address(out), address(out)),
+    "scores_u8": lambda: kernel(*rows, *panels, count(0), address(out)),
+    "nearest_centres": lambda: kernel(
+        address(floats), count(0), count(2), address(floats), count(2), address(bounds), count(1), address(out)
+    ),
+}}["{kernel}"]()
+assert (out == 9).all(), out
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("other", [np.asfortranarray, lambda rows: np.repeat(rows, 2, axis=1)[:, ::2]])
 def test_arrays_of_another_order_are_refused_when_their_caller_is_compiled(other: Any) -> None:
     rows, ids, out = np.ones((4, 3), np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32)
@@ -213,3 +247,17 @@ def test_arrays_of_another_order_are_refused_when_their_caller_is_compiled(other
             _distances(*arrays, ids, out)
         with pytest.raises(TypingError):
             _products(*arrays, ids, out)
+    with pytest.raises(TypingError):
+        _row(other(rows), out)
+    chosen = np.zeros(2, np.uint32)
+    with pytest.raises(TypingError):
+        robust_prune(other(rows), ids, out, 1, 2, PruneRule(1.2), chosen)
+    with pytest.raises(TypingError):
+        label_rows(other(rows), rows, np.array([0, 3]), np.zeros((4, 1), np.uint8))
+    coded = np.ones((4, 8), np.uint8)
+    panels = in_panels(coded)
+    nearest_in_panels(coded, panels, 1, threads=1)
+    with pytest.raises(TypingError):
+        nearest_in_panels(other(coded), panels, 1, threads=1)
+    with pytest.raises(TypingError):
+        all_scores(other(coded), np.arange(4), panels.bytes, panels.offsets, np.zeros((4, 16), np.int32))
