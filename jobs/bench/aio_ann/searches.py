@@ -136,11 +136,15 @@ def sizes(space: Workspace, data: Dataset, series: Mapping[str, Series]) -> dict
 
 
 def told(data: Dataset, series: Mapping[str, Series]) -> dict[str, Any]:
-    """Return what the record says of the searches and of the queries."""
+    """Return what the record says of the searches and of the queries of users."""
+    return {"queries_per_user": QUERIES_PER_USER, **described(data, series)}
+
+
+def described(data: Dataset, series: Mapping[str, Series]) -> dict[str, Any]:
+    """Return what the record says of the searches, whatever the queries are."""
     return {
         "recalls": RECALLS,
         "queries": data.both_halves(),
-        "queries_per_user": QUERIES_PER_USER,
         "series": {
             name: {"order": one.order, "cache": one.cache, "engine": one.engine, **one.setting.to_dict()}
             for name, one in series.items()

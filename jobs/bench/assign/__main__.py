@@ -2,8 +2,9 @@
 
 The measurement is `indexmill bench assign` with the parameters below; parts *assign-exact* and *assign-graph* find
 leaders by brute force and through a graph, which take longer than groups. Parts *tree* and *drives* have generated
-vectors, the paper's tree of depth 3, its size of a leaf, and an in-buffer that makes as many chunk files. Part *chunks*
-writes and sorts the chunk files of builds, raw and compressed.
+vectors, the paper's tree of depth 3, its size of a leaf, and an in-buffer that makes as many chunk files; *tree-near*
+and *drives-near* have the same with a tree that agrees with brute force more often. Part *chunks* writes and sorts the
+chunk files of builds, raw and compressed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.jobs.bench.assign import chunks, drives
-from indexmill.jobs.bench.assign.large import ROUNDS, assigned, tree
+from indexmill.jobs.bench.assign.large import NEAR, ROUNDS, assigned, tree
 from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.console.progress import stderr_progress
@@ -49,6 +50,8 @@ BENCHMARK = Benchmark[Run](
         **{f"assign-{index}": partial(measure, index=index, in_buffers=ONE_BUFFER) for index in ("exact", "graph")},
         "tree": tree,
         "drives": drives.measure,
+        "tree-near": partial(tree, shape=NEAR),
+        "drives-near": partial(drives.measure, shape=NEAR, setups=drives.PAPER_SETUPS),
         "chunks": chunks.measure,
     },
     options=ROUNDS_OPTION

@@ -1,5 +1,6 @@
-"""Part *drives*: both policies on one drive and on two, some as fast as the paper's (eCP study, Tables 2 and 3).
+"""Parts *drives* and *drives-near*: both policies on one drive and on two (eCP study, Tables 2 and 3).
 
+Part *drives* has the tree of part *tree*; part *drives-near* has that of *tree-near*, and the paper's drives alone.
 The disk is that of the first ``--scratch``. The other drives are loop devices over memory, which the kernel holds to
 the rates that the paper measured (Table 1). They have no time to seek, and reads do not slow down writes.
 """
@@ -7,14 +8,14 @@ the rates that the paper measured (Table 1). They have no time to seek, and read
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexmill.formats.sources.source import open_source
-from indexmill.jobs.bench.assign.large import PAPER_BUFFER, ROUNDS, generated, leaders_of
+from indexmill.jobs.bench.assign.large import PAPER_BUFFER, PLAIN, ROUNDS, Tree, generated, leaders_of, leaves
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, facts
 from indexmill.jobs.bench.common.loop import Drive, Rates, drive, held
@@ -47,18 +48,22 @@ SETUPS = {
     "I-I-I": Setup("I", "second I"),
     "F-I-F": Setup("F", "I"),
 }
+#: Those without this machine's disk.
+PAPER_SETUPS = {name: setup for name, setup in SETUPS.items() if DISK not in setup}
 
 
-def measure(run: Run) -> dict[str, Any]:
+def measure(run: Run, shape: Tree = PLAIN, setups: Mapping[str, Setup] = SETUPS) -> dict[str, Any]:
     """Assign the vectors of part *tree* by both policies in each setup, in turns."""
     data, disk = generated(run), run.options.scratch[0]
     rounds = run.options.rounds or ROUNDS
-    setting = Setting(leaders_of(data), (PAPER_BUFFER,), (disk,), THREADS, rounds, index="tree")
+    setting = Setting(
+        leaders_of(data), (PAPER_BUFFER,), (disk,), THREADS, rounds, index="tree", **shape._asdict()
+    )
     leaders = make_leaders(open_source(data.base), setting)
     runs: list[dict[str, Any]] = []
-    with _loop_drives(data, setting.leaders) as folders, stderr_progress() as progress:
+    with _loop_drives(data, setting.leaders, setups) as folders, stderr_progress() as progress:
         folders[DISK] = disk
-        for turn, (name, setup), policy in product(range(rounds), SETUPS.items(), POLICIES):
+        for turn, (name, setup), policy in product(range(rounds), setups.items(), POLICIES):
             on_loop = folders[setup.home] / data.base.name
             source = open_source(data.base if setup.home == DISK else on_loop)
             one = grouping.Run(policy, PAPER_BUFFER, folders[setup.parts], folders[setup.home], THREADS)
@@ -68,10 +73,11 @@ def measure(run: Run) -> dict[str, Any]:
     return {
         "data": facts(f"generated, seed {SEED}", data),
         "leaders": leaders.facts,
+        "leaves": leaves(data, leaders),
         "disk": machine.filesystem_of(disk),
         "rates": {name: {"read": rates.read, "write": rates.write} for name, rates in RATES.items()},
         "runs": runs,
-        "medians": {name: {policy: _median(runs, name, policy) for policy in POLICIES} for name in SETUPS},
+        "medians": {name: {policy: _median(runs, name, policy) for policy in POLICIES} for name in setups},
     }
 
 
@@ -80,14 +86,14 @@ def _median(runs: list[dict[str, Any]], setup: str, policy: str) -> Any:
 
 
 @contextmanager
-def _loop_drives(data: Dataset, leaders: int) -> Iterator[dict[str, Path]]:
+def _loop_drives(data: Dataset, leaders: int, setups: Mapping[str, Setup]) -> Iterator[dict[str, Path]]:
     """Make the loop devices, each with the input if it is a home, and hold them to their rates; yield their folders."""
     n_vectors, dim = data.shape()
     merged = cluster_bytes(n_vectors, dim * data.dtype().itemsize)
     with ExitStack() as undo:
         made: dict[str, Drive] = {}
         for name in RATES:
-            is_home, has_parts = ({setup[place] for setup in SETUPS.values()} for place in (0, 1))
+            is_home, has_parts = ({setup[place] for setup in setups.values()} for place in (0, 1))
             needed = (merged + leaders * _BLOCK) * (name in has_parts)
             needed += (merged + data.base.stat().st_size) * (name in is_home)
             made[name] = undo.enter_context(drive(needed))

@@ -21,7 +21,7 @@ STOP_QUERIES = 200
 QALSH_RATIOS = (8.0, 6.0, 5.0, 4.0, 3.5, 3.0, 2.5, 2.25, 2.0, 1.8, 1.6, 1.5)
 #: QALSH takes so long that fewer queries have to do.
 QALSH_QUERIES = 64
-#: Sets that it is not searched in: a search of them did not come to its end.
+#: Sets that it is not searched in: a search of them did not come to its end. It is searched in `FIRST_OF_RAND`.
 WITHOUT_QALSH = ("rand",)
 #: Microseconds of a query beyond which no dearer c is tried: far beyond what the others take.
 QALSH_MOST_US = 300_000.0

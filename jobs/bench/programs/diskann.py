@@ -12,6 +12,7 @@ import numpy as np
 
 from indexmill.jobs.bench.common import environment
 from indexmill.jobs.bench.common.curves import Half, Row, Search, Span
+from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import BUILD_LIST_SIZE, MAX_DEGREE, THREADS, pq_bytes
 from indexmill.jobs.bench.common.process import module, run_measured
 from indexmill.jobs.bench.common.record import read_json
@@ -22,15 +23,20 @@ from indexmill.jobs.bench.programs.workspace import Workspace
 #: Last release of the C++ DiskANN's Python package, and the numpy it was compiled for.
 PACKAGES = ("diskannpy==0.7.0", "numpy==1.25.0")
 _SECTOR = 4096
+#: Its vectors in memory are filled up to a multiple of so many components.
+_ALIGNED = 8
 #: Definition of its page reads, for the record.
 COUNTED = "read_bytes of /proc/self/io of the searching process / 4,096"
 #: Seconds after a search in which idle OpenMP threads may still spin: Intel's, which it has, do so for 0.2 after a
 #: batch. A call for one query uses none.
-_SPIN_SECONDS = {"batch": 0.3, "single": 0.0}
+SPIN_SECONDS = {"batch": 0.3, "single": 0.0}
 
 
 class DiskAnn(Asking):
-    """A process that searches `index`, by default DiskANN's own, up to `threads` threads and `width` reads a hop."""
+    """A process that searches `index`, by default DiskANN's own, up to `threads` threads and `width` reads a hop.
+
+    `cached_nodes` are in its node cache.
+    """
 
     def __init__(
         self,
@@ -38,17 +44,19 @@ class DiskAnn(Asking):
         threads: int = THREADS,
         index: Path | None = None,
         width: int = DISKANN_WIDTH,
+        cached_nodes: int = 0,
     ) -> None:
         self.space = space
         index = space.require(space.diskann_index) if index is None else index
         command = module(python(space), "programs.diskann_serve", index, space.data.folder)
-        log = space.out / f"{index.name}-search-{threads}.log"
-        self.session = Session([*command, threads, width], log)
+        cached = [cached_nodes] if cached_nodes else []
+        log = space.out / f"{'-'.join([index.name, 'search', *map(str, [threads, *cached])])}.log"
+        self.session = Session([*command, threads, width, *cached], log)
 
     def ask(self, size: int, queries: Half | Span, way: str = "batch") -> Row:
         """Search some queries with one list size, in one batch or a call for each (``single``)."""
         first, last = self.space.span(queries)
-        self.session.rest_s = _SPIN_SECONDS[way]
+        self.session.rest_s = SPIN_SECONDS[way]
         row: Row = self.session.ask(size=size, first=first, last=last, way=way)
         return row
 
@@ -116,6 +124,12 @@ def _told_seconds(log: Path) -> dict[str, float]:
     told = dict(re.findall(r"Time for (.+): ([\d.]+) seconds", log.read_text(errors="replace")))
     names = {"pq_s": "generating quantized data", "graph_s": "building merged vamana index"}
     return {name: float(told[phase]) for name, phase in names.items()}
+
+
+def node_bytes(data: Dataset) -> int:
+    """Return the bytes of a node in DiskANN's cache: its vector, its degree and as many neighbours as it may have."""
+    dim = -(-data.shape()[1] // _ALIGNED) * _ALIGNED
+    return int(dim * data.dtype().itemsize + 4 * (MAX_DEGREE + 1))
 
 
 def read_graph(index: Path, shape: tuple[int, int]) -> Graph:

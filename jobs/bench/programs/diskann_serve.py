@@ -1,6 +1,9 @@
 """Run by DiskANN's own environment: search its index when asked to, in a process that stays.
 
-    python -m indexmill.jobs.bench.programs.diskann_serve INDEX DATA THREADS BEAM_WIDTH
+    python -m indexmill.jobs.bench.programs.diskann_serve INDEX DATA THREADS BEAM_WIDTH [CACHED_NODES]
+
+CACHED_NODES (`num_nodes_to_cache`) are those that searches for a sample of the vectors visit most often, which DiskANN
+drew when it built; without them its node cache is off.
 
 A question holds ``size`` (L), ``first`` and ``last`` (queries) and ``way``:
 
@@ -31,19 +34,20 @@ from indexmill.jobs.bench.common.serving import (
 )
 
 PAGE_BYTES = 4096
-#: Any other value than 1 and 2 switches DiskANN's node cache off.
-NO_CACHE = 0
+#: Mechanisms of DiskANN's node cache: nodes by searches for the sample, as its own programs choose them; and any other
+#: value than 1 and 2 switches it off.
+BY_SAMPLE, NO_CACHE = 1, 0
 
 
 def main() -> None:
     folder, data = sys.argv[1], Dataset(Path(sys.argv[2]))
-    threads, width = int(sys.argv[3]), int(sys.argv[4])
+    threads, width, *cached = map(int, sys.argv[3:])
     index: Any = None
 
     def answer(question: dict[str, Any]) -> dict[str, Any]:
         nonlocal index
         if index is None:
-            index = open_index(folder, data, threads)
+            index = open_index(folder, data, threads, *cached)
         ways = {"batch": batch, "single": single}
         return ways[question["way"]](index, data, question, threads, width)
 
@@ -67,13 +71,22 @@ class Index:
         return found._replace(identifiers=self._tags[found.identifiers])
 
 
-def open_index(folder: str, data: Dataset, threads: int) -> Any:
-    """Open an index of DiskANN, or an export, which has no file with metric and type but one with tags."""
+def open_index(folder: str, data: Dataset, threads: int, cached_nodes: int = 0) -> Any:
+    """Open an index of DiskANN, or an export, which has no file with metric and type but one with tags.
+
+    Raises
+    ------
+    FileNotFoundError
+        If nodes are to be cached and there is no sample: DiskANN would leave its cache off and not say so.
+    """
+    sample = Path(folder) / "ann_sample_data.bin"
+    if cached_nodes and not sample.exists():
+        raise FileNotFoundError(f"{sample}: missing; build DiskANN's index again")
     index = diskannpy.StaticDiskIndex(
         folder,
         threads,
-        num_nodes_to_cache=0,
-        cache_mechanism=NO_CACHE,
+        num_nodes_to_cache=cached_nodes,
+        cache_mechanism=BY_SAMPLE if cached_nodes else NO_CACHE,
         distance_metric="l2",
         vector_dtype=data.dtype().type,
         dimensions=data.shape()[1],

@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 from tests.support.cli import SMALL, run, run_json
 
+import indexmill
 from indexmill.formats.device import DeviceProfile, Measured, Model, Reads, read_profile, write_profile
+from indexmill.jobs.bench.stored.throttled import Line, Throttled, place
 from indexmill.jobs.devices import query_plans
+from indexmill.jobs.kinds.opening import MEMORY_VARIABLE
 from indexmill.pipeline.cost import device
 from indexmill.pipeline.cost import model as cost
 from indexmill.pipeline.cost import plan as cost_plan
 from indexmill.pipeline.cost.query import QueryCost
 from indexmill.pipeline.devices import profile_names, profile_path
+from indexmill.pipeline.urls.cache import BYTES_VARIABLE, CACHE_VARIABLE
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
 
 KINDS = {
     "graph": [*SMALL],
@@ -150,7 +155,8 @@ def test_every_kind_is_planned_on_every_shipped_device(folder: Path, kind: str) 
     assert plan["cost"]["reads"] > 0
     assert plan["needed_iops"] == pytest.approx(plan["cost"]["reads"] * plan["memory_qps"])
     devices = {one["device"]: one for one in plan["devices"]}
-    assert list(devices) == profile_names()
+    assert list(devices) == [name for name in profile_names() if kind != "lsh" or name != "s3"]
+    assert (plan["stored_cost"] is None) == (kind == "lsh")
     assert devices["hdd"]["binds"] == "device IOPS"
     for slow, fast in (("hdd", "cssd"), ("cssd", "essd"), ("essd", "xlfdd")):
         assert devices[slow]["qps"] <= devices[fast]["qps"] <= plan["memory_qps"]
@@ -160,7 +166,7 @@ def test_every_kind_is_planned_on_every_shipped_device(folder: Path, kind: str) 
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("ivf", "this format suits it: 1.0 rounds"), ("graph", "inverted lists (--kind ivf) take one")],
+    [("ivf", "this format suits it: 1.0 rounds"), ("graph", "a graph takes one a hop")],
 )
 def test_object_storage_is_planned_with_its_rounds_price_and_format(
     folder: Path, kind: str, said: str
@@ -175,6 +181,91 @@ def test_object_storage_is_planned_with_its_rounds_price_and_format(
     assert "on s3 1,000 queries: " in shown
     assert said in shown
     assert "requests at most" not in run(*asked[:-1], "cssd").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "ids", "rounds", "said"),
+    [
+        ({}, None, 1, "suits it: 1.0 rounds"),
+        ({}, "int", 2, "suits it: 2.0 rounds"),
+        ({}, "text", 3, "with ids in memory (--ids memory): then 1.0 rounds of requests a query, not 3.0"),
+        ({"codec": "pq", "keep_vectors": True}, None, 2, "suits it: 2.0 rounds"),
+        ({"codec": "pq", "keep_vectors": True}, "int", 3, "with ids in memory (--ids memory): then 2.0"),
+        ({"codec": "pq", "keep_vectors": True}, "text", 4, "with ids in memory (--ids memory): then 2.0"),
+    ],
+)
+def test_what_suits_object_storage_follows_from_the_rounds_that_its_reader_counts(
+    options: dict[str, Any], ids: str | None, rounds: int, said: str, tmp_path: Path, cold: str
+) -> None:
+    _check_rounds(tmp_path, cold, {"kind": "ivf", **options}, ids, [said])
+    plan = run_json("plan", tmp_path / "index", "--queries", tmp_path / "queries.npy", "--device", "s3")
+    assert plan["cost"]["rounds"] == rounds
+
+
+@pytest.mark.parametrize("ids", [None, "int", "text", "long text"])
+def test_a_graph_on_object_storage_is_planned_by_the_defaults_and_ids_that_it_has_at_a_url(
+    ids: str | None, tmp_path: Path, cold: str
+) -> None:
+    said = [] if ids == "long text" else ["rounds decide there", "for ids, which --ids memory saves"]
+    _check_rounds(tmp_path, cold, {"max_degree": 16}, ids, said)
+    asked = ["plan", tmp_path / "index", "--queries", tmp_path / "queries.npy", "--device"]
+    (at_url, local) = (run_json(*asked, name)["cost"] for name in ("s3", "cssd"))
+    assert at_url["id_rounds"] == (2 if ids in ("text", "long text") else 1)
+    assert at_url["rounds"] - at_url["id_rounds"] < local["rounds"]
+    both = run_json(*asked, "s3", "--device", "cssd")
+    assert both["cost"]["rounds"] == local["rounds"]
+    assert both["stored_cost"]["rounds"] == at_url["rounds"]
+    piped = run_json(*asked, "s3", "--policy", "pipeline")["cost"]
+    assert piped["rounds"] == pytest.approx(local["rounds"] + piped["id_rounds"])
+
+
+@pytest.fixture
+def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the folder of a store; nothing that is read of it is kept."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "indexes"))
+    monkeypatch.setenv(BYTES_VARIABLE, "0")
+    monkeypatch.setenv(MEMORY_VARIABLE, "0")
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirror"))
+    monkeypatch.setattr(Throttled, "line", Line(1e-4))
+    return str(tmp_path / "store")
+
+
+def _check_rounds(
+    folder: Path, store: str, options: dict[str, Any], ids: str | None, said: list[str]
+) -> None:
+    """Build an index, search it at a URL, and compare rounds and reads with its plan."""
+    vectors = np.random.default_rng(5).normal(size=(600, 16)).astype(np.float32)
+    queries = vectors[:6] + np.float32(0.05)
+    np.save(folder / "queries.npy", queries)
+    width = 3000 if ids == "long text" else 1
+    of_type = {None: None, "int": np.arange(600) * 3}
+    given = of_type[ids] if ids in of_type else [f"{i:0{width}}" for i in range(600)]
+    indexmill.build(vectors, folder / "index", ids=given, **options)
+    k = 100 if ids == "long text" else 10
+    asked = ["plan", folder / "index", "--queries", folder / "queries.npy", "--device", "s3", "-k", k]
+    cost = run_json(*asked)["cost"]
+    far = indexmill.open(place(folder / "index", Path(store)), engine="ranges")
+    found = [far.search(query, k).counters for query in queries]
+    exact = 0.1 if ids == "long text" else 1e-6  # so many pages do not come in whole rounds
+    assert cost["rounds"] == pytest.approx(np.mean([one["rounds"][0] for one in found]), rel=exact)
+    names = (
+        ("pages_read", "id_pages_read") if far.kind == "graph" else ("reads", "vector_reads", "id_pages_read")
+    )
+    assert cost["reads"] == pytest.approx(np.mean([sum(one[name][0] for name in names) for one in found]))
+    shown = " ".join(run(*asked).stdout.split())
+    assert all(part in shown for part in said)
+
+
+def test_hash_tables_are_not_planned_on_object_storage(folder: Path) -> None:
+    asked = ["plan", folder / "lsh", "--queries", folder / "queries.npy"]
+    refused = run(*asked, "--device", "cssd", "--device", "s3")
+    assert refused.exit_code == 2
+    assert (
+        "--device: s3 is object storage, where searches by ranges do not take an index of kind lsh"
+        in " ".join(refused.stderr.split())
+    )
+    said = " ".join(run(*asked).stdout.split())
+    assert "left out: s3 is object storage" in said
 
 
 def test_a_round_takes_as_long_as_its_slowest_read() -> None:

@@ -7,38 +7,57 @@ import threading
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.support.bench import faked
+from tests.support.bench import FakeDiskAnn, fake_row, faked
 
 import indexmill
-from indexmill.jobs.bench.aio_ann import load, loaded, searches, steady, tail
+from indexmill.jobs.bench.aio_ann import load, loaded, own, searches, steady, tail
 from indexmill.jobs.bench.aio_ann.__main__ import BENCHMARK
 from indexmill.jobs.bench.aio_ann.searches import BEAM, COMPLETION, SERIES, WHOLE, Series
 from indexmill.jobs.bench.common import record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, read_truth, write_bin, write_truth
 from indexmill.jobs.bench.common.parameters import ORDER
-from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.workspace import Workspace, workspace
 
 __all__ = ["faked"]
 N, DIM, N_QUERIES = 1200, 8, 80
 
 
+class FakeCached(FakeDiskAnn):
+    """Stands in for `diskann.DiskAnn`: half the cost of `FakeDiskAnn` where nodes are in its cache."""
+
+    cached: ClassVar[list[int]] = []
+
+    def __init__(self, space: Any, *given: Any, cached_nodes: int = 0, **others: Any) -> None:
+        self.nodes = cached_nodes
+        if cached_nodes:
+            self.cached.append(cached_nodes)
+
+    def ask(self, size: int, queries: Any, way: str = "batch") -> dict[str, Any]:
+        return fake_row(size, queries, 1.5 if self.nodes else 3.0)
+
+
 @pytest.fixture
 def run(disk: Path, faked: None, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A set on a disk, with small indexes of all orders; searches of DiskANN are made up."""
+    """Sets on a disk, with small indexes of all orders; searches of DiskANN are made up."""
     folder = Path(tempfile.mkdtemp(dir=disk))
-    data = Dataset(folder / "set")
-    data.folder.mkdir()
     random = np.random.default_rng(3)
-    for name, n in (("base", N), ("query", N_QUERIES)):
-        write_bin(data.folder / f"{name}.u8bin", random.integers(0, 256, (n, DIM)).astype(np.uint8))
-    write_truth(data)
+    sets = {}
+    for one, kind, dtype in (("sift1m", "u8bin", np.uint8), ("text40k", "fbin", np.float32)):
+        sets[one] = Dataset(folder / f"set-{one}")
+        sets[one].folder.mkdir()
+        for name, n in (("base", N), ("query", N_QUERIES)):
+            write_bin(sets[one].folder / f"{name}.{kind}", random.integers(0, 256, (n, DIM)).astype(dtype))
+        write_truth(sets[one])
+    sets["embed768"] = sets["text40k"]
 
     def ensure(space: Workspace, order: str, entries: int = 0) -> str:
+        data = space.data
         if not space.index(order).exists():
             how = {
                 "R": 12,
@@ -53,11 +72,15 @@ def run(disk: Path, faked: None, monkeypatch: pytest.MonkeyPatch) -> Run:
         return order
 
     monkeypatch.setattr(ours, "ensure", ensure)
+    monkeypatch.setattr(ours, "ensure_shape", lambda space, shape: ensure(space, shape.order))
+    monkeypatch.setattr(diskann, "DiskAnn", FakeCached)
+    monkeypatch.setattr(diskann, "SPIN_SECONDS", {"batch": 0.0, "single": 0.0})
+    monkeypatch.setattr(FakeCached, "cached", [])
     monkeypatch.setattr(ours, "ENGINE", "pread")
     monkeypatch.setattr(
         loaded, "OURS", {name: replace(one, engine=None) for name, one in loaded.OURS.items()}
     )
-    return Run("aio_ann-1200", {"sift1m": data}, folder, N, Namespace(rounds=1))
+    return Run("aio_ann-1200", sets, folder, N, Namespace(rounds=1))
 
 
 def test_all_parts_are_measured_and_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +100,51 @@ def test_all_parts_are_measured_and_shown(run: Run, monkeypatch: pytest.MonkeyPa
     assert found["loaded"]["loads"]["idle"]["to_diskann"]["DiskANN"]["0.95"]["value"] == 1.0
     assert len(found["steady"]["threads"]["2"]["DiskANN"]["rounds"]) == 2
     text = BENCHMARK.render(record.load(run.results), "record.json")
-    for heading in ("Simulated devices", "This machine's disk, idle and loaded", "Differences between runs"):
+    for heading in (
+        "Simulated devices",
+        "This machine's disk, idle and loaded",
+        "Differences between runs",
+        "Own queries",
+    ):
         assert f"### {heading}" in text
     assert f"| {WHOLE}, SQPOLL |" in text
+
+
+def test_own_queries_are_searched_with_caches_of_the_same_bytes(run: Run) -> None:
+    names = [f"own-{name}" for name in own.SETS]
+    assert BENCHMARK.run(run, names[:2]) == []
+    found = record.load(run.results)
+    assert [one["name"] for one in found["data"]] == ["sift1m"], "the record is of the same data as before"
+    for name, component_bytes, folder in (("sift1m", 1, run.out), ("text40k", 4, run.out / "text40k")):
+        part = found["parts"][f"own-{name}"]
+        assert part["data"]["dtype"] == ("uint8" if component_bytes == 1 else "float32")
+        assert part["queries"] == {"tune": [0, 40], "report": [40, 80]}
+        assert "queries_per_user" not in part
+        nodes = (folder / "indexmill-identity" / "graph.imx").stat().st_size / 10
+        assert part["cache_bytes"] == round(nodes)
+        # A vector, its degree and 32 neighbours: never more bytes than our cache has.
+        assert part["cached_nodes"] == part["cache_bytes"] // (8 * component_bytes + 4 * 33)
+        assert set(part["qps"]) == {own.DISKANN, own.CACHED, own.CONTROL, WHOLE}
+        assert set(part["series"]) == {own.CONTROL, WHOLE}
+        # The fakes: a cached node halves the pages, and so the seconds.
+        assert part["to_diskann"][own.CACHED]["0.95"]["value"] == pytest.approx(2)
+        assert part["to_cached"][own.DISKANN]["0.95"]["value"] == pytest.approx(0.5)
+        assert part["to_control"][own.CONTROL]["0.95"] in (None, {"value": 1.0, "low": 1.0, "high": 1.0})
+        plain, whole = (part["rounds"][0][one] for one in (own.CONTROL, WHOLE))
+        assert {row["n_queries"] for row in (*plain, *whole)} == {40}
+    assert FakeCached.cached == [found["parts"][name]["cached_nodes"] for name in names[:2]]
+    text = BENCHMARK.render(found, "record.json")
+    assert text.count("### Own queries") == 1
+    assert "| text40k, 1,200 x 8; cache of" in text
+    assert "| DiskANN, node cache |" in text
+
+
+def test_a_search_of_diskann_ends_when_its_threads_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(own.time, "sleep", slept.append)
+    search = own.until_idle(lambda size, half: {"L": size, "half": half})
+    assert search(20, "tune") == {"L": 20, "half": "tune"}
+    assert slept == [diskann.SPIN_SECONDS["batch"]] != [0]
 
 
 def test_queries_of_users_are_halves_of_bytes_with_their_own_truth(run: Run) -> None:

@@ -13,7 +13,7 @@ import pytest
 from indexmill.formats.device import read_profile
 from indexmill.jobs.bench.common import disk, process, record
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.dataset import Dataset, facts, write_bin, write_truth
+from indexmill.jobs.bench.common.dataset import Dataset, facts, read_bin, read_truth, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
 from indexmill.jobs.bench.lsh import blocks, devices, footprint, growth, kinds, sets, speed, storage, tables
 from indexmill.jobs.bench.lsh import space as lsh_space
@@ -478,6 +478,33 @@ def test_qalsh_is_left_out_where_it_takes_minutes(space: Space, monkeypatch: pyt
     text = shown(space, "speed-sift1m", found | {"k100": found["k1"]})
     assert "| sift1m | 1 | SRS |" in text
     assert "QALSH | not reached" not in text
+
+
+def test_qalsh_is_searched_in_the_first_vectors_of_rand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run("lsh", {}, tmp_path, 2000)
+    small = Space(run, sets.make_sets(run))
+    rand, first = small.data("rand"), small.data("rand100k")
+    assert first.shape() == (200, 100)
+    np.testing.assert_array_equal(read_bin(first.base), read_bin(rand.base)[:200])
+    np.testing.assert_array_equal(read_bin(first.query), read_bin(rand.query))
+    query, nearest = np.array(read_bin(first.query)[0]), np.array(read_bin(first.base))
+    assert read_truth(first.truth)[1][0, 0] == pytest.approx(
+        ((nearest - query) ** 2).sum(axis=1).min(), rel=1e-5
+    )
+    monkeypatch.setattr(speed, "KS", (1,))
+    monkeypatch.setattr(speed, "ROUNDS", 1)
+    monkeypatch.setattr(Space, "fastest", lambda *given: None)
+    part = BENCHMARK.parts["speed-rand100k"](small)
+    assert set(part["k1"]["tuned"]) == set(part["k1"]["rows"]) == {"srs", "qalsh"}
+    assert part["k1"]["rows"]["qalsh"][0]["opened"]["ratio"] == part["k1"]["tuned"]["qalsh"]["best"]
+    told: dict[str, Any] = {}
+    record.begin(told, run.results, "lsh", [facts(name, small.data(name)) for name in ("rand", "gauss")], {})
+    told["parts"]["speed-rand100k"] = record.start_part() | part | {"k100": part["k1"]}
+    text = BENCHMARK.render(told, "somewhere.json")
+    assert "| rand100k | 1 | QALSH | c " in text
+    assert "the first 100,000 vectors of rand" in text
 
 
 @pytest.fixture
