@@ -24,7 +24,7 @@ from pyarrow import fs
 from indexmill.formats.errors import InputError, first_line
 from indexmill.formats.location import shown_path, shown_url, without_credentials
 from indexmill.formats.sources.remote import RemoteFile
-from indexmill.formats.urls.client import read_in_time
+from indexmill.formats.urls.client import Seen, read_in_time
 from indexmill.formats.urls.retry import retried
 
 #: Where the options of a URL begin; elsewhere ``?`` stands for any character.
@@ -89,6 +89,17 @@ class InputFile:
         files = read_in_time(self.filesystem)
         doing = "listing" if isinstance(wanted, fs.FileSelector) else "looking for"
         return retried(lambda: files.get_file_info(wanted), f"{doing} {self.name}")
+
+    def seen(self) -> Seen | None:
+        """Return what tells a file at a URL from one that replaces it; None if there is none now.
+
+        Raises
+        ------
+        StorageError
+            As `infos`.
+        """
+        files = read_in_time(self.filesystem)
+        return retried(lambda: files.seen(self.path), f"looking for {self.name}")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.file import VectorFile, Vectors, parts_with, starts_of
+from indexmill.formats.sources.filesystem import InputFile
 
 #: Rows of a batch: 24 MiB for 768-dimensional float32 rows.
 DEFAULT_BATCH_ROWS = 8192
@@ -103,6 +104,12 @@ class VectorSource(Protocol):
 class JoinedSource:
     """Several vector files, one after the other.
 
+    Parameters
+    ----------
+    files : sequence of VectorFile
+    objects : sequence of InputFile
+        Those of the files that are at URLs.
+
     Raises
     ------
     InputError
@@ -110,7 +117,8 @@ class JoinedSource:
         metadata.
     """
 
-    def __init__(self, files: Sequence[VectorFile]) -> None:
+    def __init__(self, files: Sequence[VectorFile], objects: Sequence[InputFile] = ()) -> None:
+        self.objects = objects
         filled = [file for file in files if file.n_rows]
         if not filled:
             names = ", ".join(file.name for file in files[:3])

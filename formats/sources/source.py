@@ -184,7 +184,8 @@ def _open(inputs: str | Path | Sequence[str | Path], wanted: Wanted, hdf5_defaul
         got = f"a {files[0].suffix} file has no columns, got column {wanted.vectors!r}"
         raise InputError(f"{files[0].name}: {got}; leave it out")
     cache = RowGroupCache()
-    return JoinedSource([_open_file(file, wanted, hdf5_default, cache) for file in files])
+    opened = [_open_file(file, wanted, hdf5_default, cache) for file in files]
+    return JoinedSource(opened, [file for file in files if not file.is_local])
 
 
 def _open_file(file: InputFile, wanted: Wanted, hdf5_default: str, cache: RowGroupCache) -> VectorFile:

@@ -1,4 +1,4 @@
-"""Reads of files at URLs in time, and files of clients of fsspec, whose failures are failures and not missing files.
+"""Calls to storage in time, and files of clients of fsspec, whose failures are failures and not missing files.
 
 pyarrow reaches files of such clients, too, but asks ``isfile`` and ``exists`` first, which answer False where the
 client fails; and it reads a file through one buffer of several megabytes, one request after the other. Here every range
@@ -13,10 +13,12 @@ effect after that.
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -40,6 +42,8 @@ _LOCK = threading.Lock()
 _WHOLE_BYTES = 4 << 20
 #: Bytes for which a listing gets time: storage answers with about a thousand names at a time.
 _LISTED_BYTES = 256 << 20
+#: Bytes that a write to one of pyarrow's own file systems may have to send of those before it: some parts of an upload.
+_PARTS_BYTES = 64 << 20
 #: Most bytes of a file that may come where a range of it was asked for.
 MOST_UNASKED_BYTES = 4 << 20
 #: Errors of our own calls, and those that say already what they are.
@@ -55,12 +59,26 @@ _PLAIN = (
 #: What answers over HTTP mean, by the names under which clients keep them.
 _STATUS_NAMES = ("status", "status_code", "code")
 _MEANINGS = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError}
-#: What tells a file from one that replaces it, by the names that clients use: a number or tag of gcsfs, s3fs, HTTP and
-#: adlfs, else when it was written. When it was read, which some clients tell, too, says nothing.
+#: What tells a file from one that replaces it, by the names that clients use: a number or tag of gcsfs, s3fs, HTTP,
+#: adlfs and pyarrow, else when it was written. When it was read, which some clients tell, too, says nothing.
 _VERSIONS = (
     "generation", "ETag", "etag", "mtime", "LastModified", "Last-Modified", "last_modified", "modificationTime",
     "created",
 )  # fmt: skip
+
+
+class Seen(NamedTuple):
+    """What a file system knows of a file now; both may be None, where it does not tell.
+
+    Attributes
+    ----------
+    bytes : int or None
+    version : str or None
+        Tells the file from one that replaces it: a number, a tag, or when it was written.
+    """
+
+    bytes: int | None
+    version: str | None
 
 
 def reached(filesystem: Any) -> Any:
@@ -71,9 +89,9 @@ def reached(filesystem: Any) -> Any:
 
 
 def read_in_time(filesystem: Any) -> ClientFiles | TimedFiles:
-    """Return what reads files of a file system of pyarrow, or of a client of fsspec behind it, each call in time."""
-    reached_one = reached(filesystem)
-    return reached_one if isinstance(reached_one, ClientFiles) else TimedFiles(reached_one)
+    """Return the files of a file system of pyarrow, or of a client of fsspec behind it, each call in time."""
+    files = reached(filesystem)
+    return files if isinstance(files, (ClientFiles, TimedFiles)) else TimedFiles(files)
 
 
 def answer_seconds(n_bytes: int) -> float:
@@ -121,13 +139,38 @@ def in_time(
     return _told(answer.result)
 
 
+def calls_hang() -> bool:
+    """Return whether calls of pyarrow's own file systems were left behind that have not ended."""
+    with _LOCK:
+        return any(thread.is_alive() for left in _LEFT_OF_TYPES.values() for thread in left)
+
+
 def no_answer(seconds: float) -> str:
     """Return the reason of a failure, for messages."""
     return f"no answer in {seconds:.0f} s"
 
 
-class TimedFiles:
-    """What reads of inputs use of a file system of pyarrow's own, each call in time.
+class _InTime:
+    """What has calls left behind."""
+
+    def __init__(self, left: list[threading.Thread]) -> None:
+        self._left = left
+
+    def changed(self, call: Callable[[], T], n_bytes: int = 0) -> T:
+        """Return ``call()``, which writes so many bytes, or deletes.
+
+        Raises
+        ------
+        Unanswered
+            If it takes too long.
+        OSError
+            As `in_time`.
+        """
+        return in_time(self._left, call, n_bytes, Unanswered)
+
+
+class TimedFiles(_InTime):
+    """What reads of inputs and `indexmill.pipeline.urls` use of a file system of pyarrow's own, each call in time.
 
     Parameters
     ----------
@@ -136,24 +179,75 @@ class TimedFiles:
     Raises
     ------
     FileNotFoundError
-        From `open_input_file`, if there is no such file.
+        If there is no such file.
     OSError
         From every method, if the file system fails, or does not answer in time.
     """
 
     def __init__(self, filesystem: Any) -> None:
+        super().__init__(_LEFT_OF_TYPES.setdefault(filesystem.type_name, []))
         self._filesystem = filesystem
-        self._left = _LEFT_OF_TYPES.setdefault(filesystem.type_name, [])
+
+    @property
+    def type_name(self) -> str:
+        """As of pyarrow."""
+        return str(self._filesystem.type_name)
 
     def get_file_info(self, wanted: str | fs.FileSelector) -> Any:
         """Return what there is at a path, or the files below the directory of a selector."""
         n_bytes = _LISTED_BYTES if isinstance(wanted, fs.FileSelector) else 0
         return in_time(self._left, lambda: self._filesystem.get_file_info(wanted), n_bytes)
 
+    def seen(self, path: str) -> Seen | None:
+        """Return what there is at a path now; None if there is no file."""
+        info = self.get_file_info(path)
+        if info.type != fs.FileType.File:
+            return None
+        try:
+            told = in_time(self._left, lambda: self._told(path))
+        except FileNotFoundError:  # deleted just now
+            return None
+        return Seen(info.size, _version(told | {"mtime": info.mtime_ns}))
+
+    def _told(self, path: str) -> dict[str, Any]:
+        """Return what the storage tells of a file when it is opened: its tag, on object storage."""
+        with self._filesystem.open_input_file(path) as file:
+            return {name: value.decode(errors="replace") for name, value in file.metadata().items()}
+
     def open_input_file(self, path: str) -> _TimedFile:
         """Open a file for reads at any place, from several threads."""
         opened = in_time(self._left, lambda: self._filesystem.open_input_file(path))
         return _TimedFile(self._left, opened)
+
+    def open_input_stream(self, path: str) -> io.BytesIO:
+        """Return the bytes of a small file."""
+
+        def read() -> bytes:
+            with self._filesystem.open_input_stream(path) as file:
+                return bytes(file.read())
+
+        return io.BytesIO(in_time(self._left, read, _WHOLE_BYTES))
+
+    def open_output_stream(self, path: str) -> _Output:
+        """Open a file to write, in place of what is there."""
+        opened = self.changed(lambda: self._filesystem.open_output_stream(path))
+        return _Output(self, opened, _PARTS_BYTES, sys.maxsize)
+
+    def create_dir(self, path: str, *, recursive: bool) -> None:
+        """Make a directory, unless it is there."""
+        self.changed(lambda: self._filesystem.create_dir(path, recursive=recursive))
+
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name."""
+        self.changed(lambda: self._filesystem.move(source, target))
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file."""
+        self.changed(lambda: self._filesystem.delete_file(path))
+
+    def delete_dir(self, path: str) -> None:
+        """Delete all files below a directory."""
+        self.changed(lambda: self._filesystem.delete_dir(path), _LISTED_BYTES)
 
 
 class _TimedFile:
@@ -167,7 +261,7 @@ class _TimedFile:
         return bytes(in_time(self._left, lambda: self._file.read_at(n_bytes, offset), n_bytes))
 
 
-class ClientFiles:
+class ClientFiles(_InTime):
     """What `indexmill.pipeline.urls` uses of `pyarrow.fs.FileSystem`, by a client of fsspec.
 
     Parameters
@@ -183,8 +277,8 @@ class ClientFiles:
     """
 
     def __init__(self, client: Any) -> None:
+        super().__init__(_LEFT.setdefault(client, []))
         self.client = client
-        self._left = _LEFT.setdefault(client, [])
 
     @property
     def type_name(self) -> str:
@@ -201,10 +295,13 @@ class ClientFiles:
         except FileNotFoundError:
             return fs.FileInfo(wanted, fs.FileType.NotFound)
 
-    def version(self, path: str) -> str | None:
-        """Return what tells a file from one that replaces it; None where the client tells nothing of the kind."""
-        found = self._look(path)
-        return next((str(found[name]) for name in _VERSIONS if found.get(name) is not None), None)
+    def seen(self, path: str) -> Seen | None:
+        """Return what there is at a path now; None if there is no file."""
+        try:
+            found = self._look(path)
+        except FileNotFoundError:
+            return None
+        return Seen(found.get("size"), _version(found)) if found["type"] == "file" else None
 
     def open_input_file(self, path: str) -> _Ranges:
         """Return a file for reads at any place, from several threads."""
@@ -216,7 +313,10 @@ class ClientFiles:
 
     def open_output_stream(self, path: str) -> _Output:
         """Open a file to write, in place of what is there."""
-        return _Output(self, self.changed(lambda: self.client.open(path, "wb")))
+        opened = self.changed(lambda: self.client.open(path, "wb"))
+        block = getattr(opened, "blocksize", None)
+        buffered = sys.maxsize if block is None else block
+        return _Output(self, opened, buffered, buffered)
 
     def delete_file(self, path: str) -> None:
         """Delete a file."""
@@ -254,18 +354,6 @@ class ClientFiles:
                 self.client.pipe_file(path, data)
 
         self.changed(pipe, len(data))
-
-    def changed(self, call: Callable[[], T], n_bytes: int = 0) -> T:
-        """Return ``call()``, which writes so many bytes, or deletes.
-
-        Raises
-        ------
-        Unanswered
-            If it takes too long.
-        OSError
-            As `in_time`.
-        """
-        return in_time(self._left, call, n_bytes, Unanswered)
 
     def _cat(self, path: str, start: int | None, end: int | None) -> bytes:
         from fsspec.spec import AbstractFileSystem
@@ -336,32 +424,42 @@ class _Ranges:
 
 
 class _Output:
-    """A file that is written, whose errors are those of `ClientFiles`."""
+    """A file that is written, whose errors are those of the file system.
 
-    def __init__(self, files: ClientFiles, file: Any) -> None:
+    Parameters
+    ----------
+    files : TimedFiles or ClientFiles
+    file : file of pyarrow or fsspec
+    write_bytes, close_bytes : int
+        Bytes written before that a write, and the end, may have to send.
+    """
+
+    def __init__(self, files: _InTime, file: Any, write_bytes: int, close_bytes: int) -> None:
         self._files, self._file = files, file
-        self._written, self._hangs = 0, False
+        self._write_bytes, self._close_bytes = write_bytes, close_bytes
+        self._written = 0
 
     def __enter__(self) -> _Output:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if not self._hangs:  # else a thread is still at work on the file
-            self._send(self._file.close)  # some clients send nothing before
+        self.close()
+
+    def close(self) -> None:
+        """Send the rest; nothing where a call was left behind, whose thread is still at work on the file."""
+        if self._file is not None:
+            self._send(self._file.close, min(self._written, self._close_bytes))  # some send nothing before
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
         self._written += len(data)
-        self._send(lambda: self._file.write(data), len(data))
+        self._send(partial(self._file.write, data), min(self._written, self._write_bytes + len(data)))
 
-    def _send(self, call: Callable[[], Any], n_bytes: int = 0) -> None:
-        """Make a call that sends `n_bytes` and what the file has buffered, which is one block at most."""
-        block = getattr(self._file, "blocksize", None)
-        sent = self._written if block is None else min(self._written, block + n_bytes)
+    def _send(self, call: Callable[[], Any], n_bytes: int) -> None:
         try:
-            self._files.changed(call, sent)
+            self._files.changed(call, n_bytes)
         except (Unanswered, KeyboardInterrupt):
-            self._hangs = True
+            self._file = None  # closed where it is let go of: by that thread, which waits already
             raise
 
 
@@ -382,6 +480,11 @@ def _make(call: Callable[[], T], answer: Future[T]) -> None:
         answer.set_result(call())
     except BaseException as error:
         answer.set_exception(error)
+
+
+def _version(told: dict[str, Any]) -> str | None:
+    """Return what tells a file from one that replaces it; None where nothing of the kind is told."""
+    return next((str(told[name]) for name in _VERSIONS if told.get(name) is not None), None)
 
 
 def _info_of(path: str, found: dict[str, Any]) -> Any:

@@ -27,6 +27,7 @@ from indexmill.pipeline.build import open_input, open_store, refuse_work_in_outp
 from indexmill.pipeline.kinds.common.ingest import check_metric, signature, stored_dtype
 from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.kinds.graph.shaped.asked import check_sample, opened_sample
+from indexmill.pipeline.mill.inputs import InputWatch, ObjectWatch
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import begin, check_output, output_lock, swap_in
 from indexmill.pipeline.mill.store import StageStore, held, software_versions
@@ -127,9 +128,12 @@ def _build(
     sample = (
         None if spec.query_sample is None else opened_sample(spec.query_sample, spec.query_column, source)
     )
+    told = []
     if sample is not None:
+        sample_watch = ObjectWatch(sample)
         check_sample(sample, p.metric, stored_dtype(source.dtype, p.metric))
-    told = [] if sample is None else [*signature(sample), str(spec.query_column)]
+        told = [*signature(sample), str(spec.query_column)]
+    watch = InputWatch(store.root, source)
     key = store.key("divide", DIVIDE_VERSION, {**what, **columns}, [*signature(source), *told])
     divided = store.path("divide", key)
     if not store.is_done(divided):
@@ -140,7 +144,10 @@ def _build(
             if sample is None or p.metric == "ip"
             else drawn_queries(sample, source.dtype, p.metric, p.seed)
         )
+        if sample is not None:
+            sample_watch.check()
         divide(source, p.metric, parts, p.seed, spec.memory, divided, progress, spec.workers, asked)
+        watch.check()
         store.finish(divided)
         progress.finish("done")
     stated = sorted(p.model_fields_set)  # the others may be chosen
@@ -157,7 +164,7 @@ def _build(
     extent = load_range(divided)
     shared = Shared(extent) if p.has_codes else None
     if p.has_codebook:
-        make_codes(codes, jobs[int(counts.argmax())], parts, source, extent, store, progress)
+        make_codes(codes, jobs[int(counts.argmax())], parts, source, extent, store, progress, watch.check)
         chosen, shared = load_codes(codes, extent)
         p = p.model_copy(update=chosen)
     if not spec.work:
@@ -179,6 +186,7 @@ def _build(
     margin = load_margin(divided)
     manifest = SetManifest(made, centroids, weights, parameters, facts, software_versions(), digest, margin)
     _publish(built, manifest, out, spec.force)
+    watch.forget()
     published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text(encoding="utf-8"))
     return published
 

@@ -7,7 +7,7 @@ and so the memory, of those of the largest part.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def codes_directory(store: StageStore, decisive: dict[str, Any], inputs: Sequenc
 
 def make_codes(
     codes: Path, part: BuildSpec, parts: int, source: VectorSource, extent: Range, store: StageStore,
-    progress: Progress,
+    progress: Progress, checked: Callable[[], None],
 ) -> None:  # fmt: skip
     """Choose a format and train a codebook, unless that is done; resumes where a killed build stopped.
 
@@ -69,6 +69,8 @@ def make_codes(
         All vectors.
     extent : Range
         Of all vectors.
+    checked : callable
+        Called when the sample was read; raises if the vectors were changed meanwhile.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def make_codes(
         executor = make_executor(part.executor, part.workers, part.ray_address, part.memory, warm_up)
         stack.callback(executor.close)
         mill = Mill(own, executor, progress, keep=True)
-        file = mill.make(_drawn(mill, source, n_sample, p.seed)) / _SAMPLE_NAME
+        file = mill.make(_drawn(mill, source, n_sample, p.seed, checked)) / _SAMPLE_NAME
         own.scratch = size.scratch_limit(own) + file.stat().st_size
         sample = open_source([str(file)])
         first = ingest_stage(mill, sample, p.metric, {}, ingest.signature(sample), shared=Shared(extent))
@@ -105,12 +107,13 @@ def load_codes(codes: Path, extent: Range) -> tuple[dict[str, Any], Shared]:
     return json.loads((codes / _PARAMETERS_NAME).read_text()), Shared(extent, tuple(files))
 
 
-def _drawn(mill: Mill, source: VectorSource, n_sample: int, seed: int) -> Stage:
+def _drawn(mill: Mill, source: VectorSource, n_sample: int, seed: int, checked: Callable[[], None]) -> Stage:
     """Return the stage that draws the sample."""
     rows = sampled(source.n_vectors, n_sample, seed)
 
     def write(directory: Path) -> None:
         np.save(directory / _SAMPLE_NAME, source.read(rows))
+        checked()
 
     key = mill.store.key("draw", VERSION, {"vectors": len(rows)}, [])
     return Stage("draw", key, mill.store.path("draw", key), (), write, steps=len(rows), unit="vectors")

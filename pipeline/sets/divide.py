@@ -1,8 +1,9 @@
 """Dividing an input into parts of near-equal size: a file of vectors, ids and metadata for each.
 
-A vector belongs to a cell of a power diagram (`builders.cluster.balanced`) that is fitted to a sample. The input is
-read once, a batch at a time; each batch goes to the files of its parts, so memory does not grow with the input. Only
-user ids are held, to check that they are unique. The range of all vectors is found on the way, and so is the margin.
+A vector belongs to a cell of a power diagram (`builders.cluster.balanced`) that is fitted to a sample. Then the input
+is read in one pass, a batch at a time; each batch goes to the files of its parts, so memory does not grow with the
+input. Only user ids are held, to check that they are unique. The range of all vectors is found on the way, and so is
+the margin.
 """
 
 from __future__ import annotations

@@ -19,6 +19,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
 
 from indexmill.formats.errors import (
     BudgetError,
@@ -165,17 +169,30 @@ def manifest_at(storage: Storage) -> bytes:
     Raises
     ------
     InputError
-        If there is none.
+        If there is none; if there is no bucket, and the client tells, the message names the bucket.
     StorageError
         If storage refuses.
     """
     text = answer(Read(lambda: storage.read(MANIFEST_NAME), 0, f"reading {storage.place}/{MANIFEST_NAME}"))
     if text is None:
+        if (bucket := _missing_bucket(storage)) is not None:
+            raise InputError(f"{storage.place}: no bucket called {bucket}; correct its name")
         raise InputError(
             f"{storage.place}: no manifest.json there, so it is not an index; build one with: "
             f"indexmill build --out {storage.place}; or correct the bucket or the path"
         )
     return text
+
+
+def _missing_bucket(storage: Storage) -> str | None:
+    """Return the bucket of a URL if S3 tells that there is none; a read finds nothing in either case."""
+    if storage.filesystem.type_name != "s3":  # others may not show a bucket that is empty
+        return None
+    bucket = urlsplit(storage.place).netloc
+    with suppress(OSError, pa.ArrowException):  # who may read objects need not be allowed to look for buckets
+        if storage.filesystem.get_file_info(bucket).type == fs.FileType.NotFound:
+            return bucket
+    return None
 
 
 def _kept(cache: Path, text: bytes) -> Path:

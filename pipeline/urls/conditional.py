@@ -26,12 +26,10 @@ _PASSING = (408, 409, 412, 425, 429)
 _PASSING_CODES = ("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests")
 #: The answer of servers that know no conditions.
 _UNKNOWN = 501
-#: The answer that there is no such object.
-_MISSING = 404
 #: The least answer that blames the server.
 _SERVER = 500
-#: File systems that raise FileNotFoundError for what is not there, and for nothing else.
-_SURE = (fs.S3FileSystem, ClientFiles)
+#: Type of a file system, as pyarrow has it, that raises FileNotFoundError for what is not there, and for nothing else.
+_S3 = "s3"
 #: Seconds that S3 has to take a connection, and to send the next bytes.
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 
@@ -48,17 +46,6 @@ class Conditional(Protocol):
 
         Raises
         ------
-        StorageError
-            If storage refuses, or does not answer.
-        """
-
-    def version(self) -> str | None:
-        """Return what tells the object from one that replaces it, such as its tag; None where the store has no such.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no object.
         StorageError
             If storage refuses, or does not answer.
         """
@@ -84,7 +71,7 @@ def conditional(url: str, filesystem: Any, path: str) -> Conditional:
     ----------
     url : str
         One whose options and credentials reach `path`.
-    filesystem : pyarrow.fs.FileSystem
+    filesystem : pyarrow.fs.FileSystem, or TimedFiles or ClientFiles
     path : str
         Of the object inside `filesystem`.
 
@@ -94,7 +81,7 @@ def conditional(url: str, filesystem: Any, path: str) -> Conditional:
         If there can be no client, such as for a profile that is not configured.
     """
     what = shown_url(url)
-    if isinstance(filesystem, fs.S3FileSystem):
+    if filesystem.type_name == _S3:
         with suppress(ImportError):
             import boto3
 
@@ -111,13 +98,6 @@ class _Compared:
     def read(self) -> bytes | None:
         """See `Conditional.read`."""
         return retried(lambda: read_if_there(self._filesystem, self._path), f"reading {self._url}")
-
-    def version(self) -> str | None:
-        """See `Conditional.version`."""
-        filesystem = self._filesystem
-        if not isinstance(filesystem, ClientFiles):
-            return None
-        return retried(lambda: filesystem.version(self._path), f"looking for {self._url}")
 
     def put_if_same(self, seen: bytes | None, data: bytes) -> None:
         """See `Conditional.put_if_same`."""
@@ -148,13 +128,14 @@ def read_if_there(filesystem: Any, path: str) -> bytes | None:
     OSError
         If storage fails, or is of two minds.
     """
-    if not isinstance(filesystem, _SURE) and filesystem.get_file_info(path).type == fs.FileType.NotFound:
+    has_looked = isinstance(filesystem, ClientFiles)
+    is_sure = has_looked or filesystem.type_name == _S3
+    if not is_sure and filesystem.get_file_info(path).type == fs.FileType.NotFound:
         return None
     try:
         with filesystem.open_input_stream(path) as file:
             return bytes(file.read())
     except FileNotFoundError:
-        has_looked = isinstance(filesystem, ClientFiles)
         if has_looked or filesystem.get_file_info(path).type == fs.FileType.NotFound:
             return None
         raise OSError(f"{path}: found by a look, but not by a read") from None
@@ -197,10 +178,6 @@ class _S3Object:
         """See `Conditional.read`."""
         return retried(self._read, f"reading {self._url}")[0]
 
-    def version(self) -> str | None:
-        """See `Conditional.version`."""
-        return retried(self._tag, f"looking for {self._url}")
-
     def put_if_same(self, seen: bytes | None, data: bytes) -> None:
         """See `Conditional.put_if_same`."""
         retried(lambda: self._try_to_put(seen, data), f"writing {self._url}")
@@ -219,15 +196,6 @@ class _S3Object:
     def _put(self, data: bytes, condition: dict[str, str]) -> None:
         with raised_as_os_errors():
             self._client.put_object(Body=data, **self._place, **condition)
-
-    def _tag(self) -> str:
-        with raised_as_os_errors():
-            try:
-                return str(self._client.head_object(**self._place)["ETag"])
-            except self._client.exceptions.ClientError as error:
-                if error.response["ResponseMetadata"]["HTTPStatusCode"] == _MISSING:
-                    raise FileNotFoundError(f"{self._url}: not found") from None
-                raise
 
     def _read(self) -> tuple[bytes | None, str | None]:
         """Return the bytes of the object and its tag; None and None where there is none."""

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexmill.formats.errors import ConfigError, StorageError
+from indexmill.formats.urls.client import answer_seconds
 from indexmill.pipeline.urls.storage import Storage
 
 FOLDER = "building"
@@ -86,10 +87,10 @@ class Lease:
         self._refuse_others(self.name, _held(self._leases()))
 
     def release(self) -> None:
-        """Give the folder up; should storage fail now, the object expires."""
+        """Give the folder up; should storage fail now, or a note arrive later, the object expires."""
         self._ended.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(answer_seconds(0))
         for name in (self.name, self._question):
             with suppress(StorageError):
                 self._storage.delete(name)
@@ -128,7 +129,8 @@ class Lease:
             with suppress(StorageError):  # tried again; whether it was too late is for `check` to see
                 if not self._storage.exists(self.name):
                     return  # taken over
-                self._storage.touch(self.name)
+                if not self._ended.is_set():
+                    self._storage.touch(self.name)
 
 
 def _held(leases: dict[str, int | None]) -> dict[str, int | None]:

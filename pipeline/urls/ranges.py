@@ -129,7 +129,9 @@ class RemoteIndex:
             self._manifest: Manifest = read_manifest_at(self._storage)
             self._below = data_folder(self._manifest.build_id)
             self._entries = {entry.name: entry for entry in self._manifest.files}
-            self._files = {name: self._storage.pieces(f"{self._below}/{name}") for name in self._entries}
+            self._files = {
+                name: self._storage.pieces(f"{self._below}/{name}", in_time=False) for name in self._entries
+            }
             sizes = {name: entry.bytes for name, entry in self._entries.items()}
             self.blocks = Blocks(cache_directory(), self._text, sizes, most)
             self._filled: set[str] = set()

@@ -33,7 +33,7 @@ from pyarrow import fs
 from indexmill.formats.errors import InputError, StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
-from indexmill.formats.urls.client import reached
+from indexmill.formats.urls.client import Seen, reached, read_in_time
 from indexmill.formats.urls.pieces import Pieces
 from indexmill.formats.urls.retry import retried
 from indexmill.pipeline.execution.arguments import KEEP, replaced
@@ -55,13 +55,6 @@ class Stored(NamedTuple):
     """Stands in a task's arguments for the local path of ``<mirror>/<name>``, which differs between nodes."""
 
     name: str
-
-
-class Seen(NamedTuple):
-    """Size of a file on storage, and what tells the file from one that replaces it: a tag, or when it was written."""
-
-    bytes: int
-    version: str
 
 
 class Storage:
@@ -89,7 +82,8 @@ class Storage:
     def __init__(self, url: str, mirror: str | None = None) -> None:
         place = locate(url)
         self.url = url
-        self.filesystem: Any = reached(place.filesystem)
+        self._untimed = reached(place.filesystem)
+        self.filesystem: Any = place.filesystem if place.is_local else read_in_time(place.filesystem)
         self._root = place.path.rstrip("/")
         self._scheme = urlsplit(url).scheme or "file"
         self._in_place = self.filesystem.type_name in _IN_PLACE
@@ -114,12 +108,9 @@ class Storage:
 
     def seen(self, name: str) -> Seen | None:
         """Return what storage knows of a file; None if there is none, or it is a directory."""
-        info = self._info(name)
-        if info.type != fs.FileType.File:
-            return None
-        with suppress(FileNotFoundError):  # deleted just now
-            return Seen(info.size, self.conditional(name).version() or f"{info.mtime_ns}")
-        return None
+        path, files = self._path(name), read_in_time(self.filesystem)
+        found: Seen | None = self._try(lambda: files.seen(path), "looking for", name)
+        return found
 
     def list(self, name: str = "") -> dict[str, int]:
         """Return the files below directory `name` with their bytes, by name; none if there is no such directory."""
@@ -205,9 +196,16 @@ class Storage:
         )
         return found
 
-    def pieces(self, name: str) -> Pieces:
-        """Return a file on storage for reads at any place, from several threads; it is opened by the first read."""
-        return Pieces(lambda: self.filesystem.open_input_file(self._path(name)), self._name(name))
+    def pieces(self, name: str, in_time: bool = True) -> Pieces:
+        """Return a file on storage for reads at any place, from several threads; it is opened by the first read.
+
+        Parameters
+        ----------
+        in_time : bool
+            Whether a read that takes too long fails; the caller of others has a time-out of its own.
+        """
+        path, files = self._path(name), self.filesystem if in_time else self._untimed
+        return Pieces(lambda: files.open_input_file(path), self._name(name))
 
     def conditional(self, name: str) -> Conditional:
         """See `indexmill.pipeline.urls.conditional.conditional`."""

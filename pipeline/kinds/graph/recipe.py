@@ -29,6 +29,7 @@ from indexmill.pipeline.kinds.graph.shape import GraphShape, unite_row_bytes
 from indexmill.pipeline.kinds.graph.shaped import asked as asking
 from indexmill.pipeline.kinds.graph.shaped import labels
 from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.mill.inputs import ObjectWatch
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
@@ -168,10 +169,12 @@ class GraphRecipe(Recipe):
     def _asked(self, sample: VectorSource) -> Stage:
         """Return the stage that reads a sample of queries, here: its file need not be there for workers."""
         metric, dtype = self.p.metric, stored_dtype(self.shape.dtype, self.p.metric)
+        watch = ObjectWatch(sample)
         signature = {"metric": metric, "dtype": str(dtype), "sample": ingest_signature(sample)}
 
         def write(directory: Path) -> None:
             asking.read_sample(sample, metric, dtype, directory, self.mill.progress.advance)
+            watch.check()
 
         return self._stage(
             "asked",

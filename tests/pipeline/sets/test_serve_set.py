@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,20 +55,23 @@ def test_a_set_is_served_by_actors_of_which_one_is_lost(three: Three, tmp_path: 
         assert np.array_equal(found.scores, expected.scores)
         assert np.array_equal(served.vector_ids_of([3, 7]), opened.vector_ids_of([3, 7]))
         answers: list[Any] = []
-        stop = threading.Event()
+        is_back = threading.Event()
 
         def ask() -> None:
-            while not stop.is_set() or len(answers) < 5:
+            while not is_back.is_set() or len(answers) < 5:
                 answers.append(served.search(QUERIES, 5, margin=float("inf"), threads=3).ids)
 
-        asking = threading.Thread(target=ask)
-        asking.start()
         before = ray.get(served.parts[1].actor.process.remote())
         os.kill(before, signal.SIGKILL)
-        after = ray.get(served.parts[1].actor.process.remote())
-        stop.set()
-        asking.join()
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(ask)  # its first queries are asked while the part is away
+            try:
+                after = ray.get(served.parts[1].actor.process.remote())
+            finally:
+                is_back.set()
+            asking.result()
         assert after != before
+        assert len(answers) >= 5
         assert all(np.array_equal(one, expected.ids) for one in answers)
     finally:
         for part in served.parts:
@@ -81,3 +86,15 @@ def test_a_part_of_another_build_is_refused_by_name(three: Three, tmp_path: Path
     three.executor.share(0)
     with pytest.raises(ray.exceptions.RayError, match=r"part-00[01]: expected build"):
         example.serve(str(tmp_path / "set"), str(tmp_path / "other"), cpus=0.1)
+
+
+def test_a_part_that_is_missing_is_refused_by_name(three: Three, tmp_path: Path, example: Any) -> None:
+    import ray
+
+    indexmill.build(VECTORS, tmp_path / "set", parts=2, kind="ivf", lists=4)
+    shutil.rmtree(tmp_path / "set" / "part-001")
+    three.executor.share(0)
+    with pytest.raises(
+        ray.exceptions.RayError, match=r"part-001/manifest.json: expected a manifest, got no such file"
+    ):
+        example.serve(str(tmp_path / "set"), cpus=0.1)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -354,3 +357,26 @@ def test_a_file_is_told_by_the_tag_that_its_client_gives(
     put(storage, b"first")
     put(storage, b"other")
     assert storage.seen("file") == Seen(5, "one")
+
+
+#: Runs the command line with short time-outs.
+_IMPATIENT = """
+import sys
+from indexmill.formats.urls import client, retry
+from indexmill.jobs.cli.main import main
+client.ANSWER_SECONDS, client.LEAST_BYTES_PER_SECOND, retry.FIRST_SECONDS = 0.1, 1 << 40, 1e-3
+main()
+"""
+
+
+def test_a_command_ends_though_calls_to_s3_hang(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections, and answers none
+        at = f"s3://a:b@bucket/a.npy?scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{server.getsockname()[1]}"
+        ended = subprocess.run(
+            [sys.executable, "-c", _IMPATIENT, "build", "--input", at, "--out", str(tmp_path / "x")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert ended.returncode == 1
+    assert "failed 8 times (no answer in 0 s)" in ended.stderr

@@ -314,11 +314,29 @@ def test_a_copied_directory_is_fetched_whole(url: str, indexes: dict[str, Path],
     assert len(indexmill.open(url).search(QUERIES, 5).ids) == len(QUERIES)
 
 
-def test_a_missing_bucket_and_missing_index_are_named(url: str) -> None:
+@pytest.mark.parametrize("engine", ["auto", "ranges"])
+def test_a_missing_bucket_and_missing_index_are_named(url: str, engine: str) -> None:
+    with pytest.raises(InputError, match=r"^s3://bucket/\w+: no manifest.json there"):
+        indexmill.open(url, engine=engine)
+    with pytest.raises(InputError, match=r"^s3://nowhere/\w+: no bucket called nowhere; correct its name$"):
+        indexmill.open(url.replace("@bucket/", "@nowhere/"), engine=engine)
+
+
+def test_who_may_not_look_for_a_bucket_is_told_of_a_missing_index(
+    url: str, server: FlakyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, looked = server._app, []
+
+    def refuse(environ: dict[str, Any], start: Any) -> Any:
+        if environ["REQUEST_METHOD"] != "HEAD" or environ["PATH_INFO"].strip("/") != "bucket":
+            return answer(environ, start)
+        looked.append(environ["PATH_INFO"])
+        return refusing("AccessDenied")(environ, start)
+
+    monkeypatch.setattr(server, "_app", refuse)
     with pytest.raises(InputError, match=r"no manifest.json there"):
         indexmill.open(url, engine="ranges")
-    with pytest.raises((InputError, StorageError), match="bucket"):
-        indexmill.open(url.replace("@bucket/", "@nowhere/"), engine="ranges")
+    assert looked
 
 
 def test_who_has_no_credentials_is_told_what_to_give(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +15,11 @@ import pytest
 from tests.support.s3 import FlakyFileSystem, FlakyServer
 
 from indexmill.formats.errors import InputError, StorageError
+from indexmill.formats.urls import client as client_module
 from indexmill.formats.urls import retry
 from indexmill.formats.urls.retry import retried
 from indexmill.pipeline.urls import storage
+from indexmill.pipeline.urls.lease import Lease
 from indexmill.pipeline.urls.localised import run_localised
 from indexmill.pipeline.urls.storage import Seen, Storage, Stored
 
@@ -162,6 +164,72 @@ def test_storage_that_never_answers_is_named_without_its_secret(
     assert "secret" not in str(e.value)
 
 
+@pytest.fixture
+def hangs(server: FlakyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlakyServer]:
+    """Return the server, which is told what hangs; calls wait half a second at most."""
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 1e-3)
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(client_module, "LEAST_BYTES_PER_SECOND", 1 << 40)
+    yield server
+    server.release()
+
+
+def test_a_server_that_hangs_now_and_then_is_listed_and_fetched_from(
+    s3: Storage, hangs: FlakyServer, tmp_path: Path
+) -> None:
+    data = {f"h-1/{i}.bin": os.urandom(1000 + i) for i in range(5)}
+    for name, content in data.items():
+        put(s3, name, content)
+    two, hung = other(s3, tmp_path), []
+
+    def hanging(request: int) -> bool:
+        hung.append(request % 4 == 0)
+        return hung[-1]
+
+    hangs.hanging = hanging
+    two.fetch("h-1")
+    assert {name: two.local(name).read_bytes() for name in data} == data
+    assert s3.read("h-1/0.bin") == data["h-1/0.bin"]
+    assert any(hung)
+
+
+@pytest.mark.parametrize(("call", "answered"), [("push", 0), ("touch", 0), ("delete", 1)])
+def test_a_change_without_an_answer_ends_and_is_not_made_again(
+    s3: Storage, hangs: FlakyServer, call: str, answered: int
+) -> None:
+    put(s3, "w-1/x.bin", b"x" * 100)
+    put(s3, "w-1/y.bin", b"y" * 100)
+    before = hangs.requests
+    hangs.hanging = lambda request: request > before + answered
+    doing = "deleting" if call == "delete" else "writing"
+    with pytest.raises(StorageError, match=rf"^{doing} s3://bucket/work/w-1/x.bin: no answer in . s; it may"):
+        getattr(s3, call)("w-1/x.bin")
+
+
+def test_a_build_whose_lease_hangs_gives_it_up_in_time(s3: Storage, hangs: FlakyServer) -> None:
+    held = Lease(s3, renew_seconds=0.01)
+    held.take()
+    hangs.hanging = lambda request: True
+    time.sleep(0.1)
+    began = time.monotonic()
+    held.release()
+    assert time.monotonic() - began < 60
+
+
+def test_reads_with_a_time_out_of_their_own_take_no_thread(
+    s3: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(s3, "p-1/x.bin", b"x" * 100)
+
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError("by a thread of its own")
+
+    monkeypatch.setattr(client_module, "in_time", refuse)
+    assert s3.pieces("p-1/x.bin", in_time=False).read(0, 100) == b"x" * 100
+    with pytest.raises(StorageError, match="by a thread of its own"):
+        s3.pieces("p-1/x.bin").read(0, 100)
+
+
 def test_waits_grow_differ_and_are_bounded() -> None:
     waits: list[float] = []
 
@@ -217,14 +285,11 @@ def test_an_object_that_replaces_another_is_told_by_its_tag(
     assert s3.seen("o-1") is None
 
 
-def test_without_boto3_an_object_is_told_by_when_it_was_written(
-    s3: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(s3, "p-1/x", b"first")
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    seen = s3.seen("p-1/x")
-    assert seen is not None
-    assert abs(int(seen.version) / 1e9 - time.time()) < 600
+def test_a_file_of_a_file_system_without_tags_is_told_by_when_it_was_written(tmp_path: Path) -> None:
+    storage = Storage(f"file://{tmp_path}/there", str(tmp_path / "mirror"))
+    put(storage, "x", b"first")
+    written = (tmp_path / "there" / "x").stat().st_mtime_ns
+    assert storage.seen("x") == Seen(5, f"{written}")
 
 
 class Inputs(NamedTuple):
