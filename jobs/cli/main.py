@@ -6,7 +6,10 @@ completion stay quick.
 
 from __future__ import annotations
 
+import atexit
+import sys
 from gc import freeze
+from os import _exit
 from typing import Annotated, Any
 
 import typer
@@ -93,10 +96,37 @@ def root(
 
 def main() -> None:
     """Run the command line; the entry point of the `indexmill` script."""
+    ended: list[SystemExit] = []
+    atexit.register(
+        _end_without_answers, ended
+    )  # the first that is registered, and so the last that is called
     try:
         app()
+    except SystemExit as error:
+        ended.append(error)
+        if _calls_hang():
+            from pyarrow import fs
+
+            if hasattr(fs, "ensure_s3_finalized"):
+                atexit.unregister(fs.ensure_s3_finalized)  # waits for them
+        raise
     finally:
         freeze()  # else the last collections of the interpreter walk all that was imported, for 0.2 s
+
+
+def _calls_hang() -> bool:
+    client = sys.modules.get("indexmill.formats.urls.client")
+    return client is not None and bool(client.calls_hang())
+
+
+def _end_without_answers(ended: list[SystemExit]) -> None:
+    """End the process at once if calls to storage hang, with which the interpreter could not end."""
+    if not ended or not _calls_hang():
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    code = ended[0].code
+    _exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":

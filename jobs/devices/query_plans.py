@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from indexmill.formats.errors import ConfigError, IndexmillError
 from indexmill.jobs.choices import meant
 
-#: Rounds of inverted lists: no format takes fewer.
-FEW_ROUNDS = 2
-
 if TYPE_CHECKING:
     from rich.table import Table
 
     from indexmill.formats.device import DeviceProfile
     from indexmill.pipeline.cost.plan import DevicePlan, QueryPlan, Target
     from indexmill.pipeline.cost.query import QueryCost
+
+#: Most rounds of a format that suits object storage: those of inverted lists with exact vectors beside codes.
+FEW_ROUNDS = 2
 
 
 def profiles(names: list[str], index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
@@ -79,19 +79,29 @@ def _kept(index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
 
 def facts(plan: QueryPlan) -> list[str]:
     """Return the cost of a query, in words."""
-    cost = plan.cost
-    lines = [
-        f"a query     {cost.compute_s * 1e6:,.0f} us of processor time, {cost.reads:,.1f} reads of "
-        f"{cost.read_bytes:,.0f} bytes in {cost.rounds:,.1f} rounds; means of {cost.queries:,}",
+    lines = [_query("a query", plan.cost)]
+    if plan.stored_cost is not None and plan.stored_cost != plan.cost:
+        lines.append(_query("at a URL", plan.stored_cost))
+    lines += [
         f"a search    {plan.threads} {'thread' if plan.threads == 1 else 'threads'}, "
         f"{plan.inflight} queries interleaved on each",
     ]
     return lines if plan.target is None else [*lines, _needs(plan.target)]
 
 
+def _query(what: str, cost: QueryCost) -> str:
+    return (
+        f"{what:<12}{cost.compute_s * 1e6:,.0f} us of processor time, {cost.reads:,.1f} reads of "
+        f"{cost.read_bytes:,.0f} bytes in {cost.rounds:,.1f} rounds; means of {cost.queries:,}"
+    )
+
+
 def far_facts(plan: QueryPlan) -> list[str]:
     """Return what searches come to on the devices whose reads have a price, in words."""
-    return [line for one in plan.devices if one.usd_per_thousand is not None for line in _far(one, plan.cost)]
+    cost = plan.stored_cost
+    if cost is None:
+        return []
+    return [line for one in plan.devices if one.usd_per_thousand is not None for line in _far(one, cost)]
 
 
 def _far(device: DevicePlan, cost: QueryCost) -> list[str]:
@@ -101,13 +111,24 @@ def _far(device: DevicePlan, cost: QueryCost) -> list[str]:
         f"on {device.device:<10}1,000 queries: {reads:,.0f} requests at most, {reads * cost.read_bytes / 1e6:,.0f} MB, "
         f"{cost.rounds:,.1f} rounds and {device.query_us / 1e3:,.0f} ms a query, ${device.usd_per_thousand:,.4f}"
     ]
+    return [*lines, " " * 12 + _suits(cost)]
+
+
+def _suits(cost: QueryCost) -> str:
+    """Say whether a format suits object storage, by the rounds that were counted."""
+    without_ids = cost.rounds - cost.id_rounds
     if cost.rounds <= FEW_ROUNDS:
-        return [*lines, f"            this format suits it: {cost.rounds:,.1f} rounds of requests a query"]
-    return [
-        *lines,
-        "            rounds decide there: inverted lists (--kind ivf) take one, and one more with exact vectors beside "
-        "codes; a graph takes fewer with --codes-on-page, --policy rounds and --beam-width 32",
-    ]
+        return f"this format suits it: {cost.rounds:,.1f} rounds of requests a query"
+    if without_ids <= FEW_ROUNDS:
+        return (
+            f"this format suits it with ids in memory (--ids memory): then {without_ids:,.1f} rounds of requests a "
+            f"query, not {cost.rounds:,.1f}"
+        )
+    ids = f", and {cost.id_rounds:,.1f} for ids, which --ids memory saves" if cost.id_rounds else ""
+    return (
+        f"rounds decide there: a graph takes one a hop, here {without_ids:,.1f}{ids}; inverted lists (--kind ivf) take "
+        "one, and one more with exact vectors beside codes"
+    )
 
 
 def _needs(target: Target) -> str:

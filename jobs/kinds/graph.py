@@ -25,7 +25,13 @@ from indexmill.jobs.options.shared import (
     PolicyList,
     Where,
 )
-from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY, ENTRIES, POLICIES
+from indexmill.reader.choices import (
+    DEFAULT_ENTRY,
+    DEFAULT_POLICY,
+    ENTRIES,
+    POLICIES,
+    stored_defaults,
+)
 
 if TYPE_CHECKING:
     from indexmill.jobs.score.asked import Scoring
@@ -68,6 +74,8 @@ SHOWN = {
 PLANNED = {"build_list_size": "L", "policy": "policy", "beam_width": "beam_width"}
 #: List sizes that are measured without --sweep and -L.
 DEFAULT_SIZES = (20, 50, 100)
+#: Reads of ids that a query has in flight, or as many as of pages if those are more; as the native reader has it.
+_IDS_AT_ONCE = 32
 #: Word of --cache-from for the first half of --queries.
 HALF = "half"
 
@@ -330,14 +338,16 @@ def _show(rows: list[dict[str, Any]], lines: list[str]) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
+def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any], at_url: bool = False) -> QueryCost:
     """Measure the cost of queries, through a map of the file, which the page cache then holds."""
     from indexmill.pipeline.cost.query import measured
 
     if "policy" in options:
         one_of(options["policy"], POLICIES, "--policy")
     index = open_index(path, "mmap")
-    return measured(index, queries, k, options, ("pages_read",), lambda mean: mean("hops"))
+    how = {**(stored_defaults(options.get("policy")) if at_url else {}), **options}
+    at_once = max(_IDS_AT_ONCE, how["beam_width"]) if at_url else None
+    return measured(index, queries, k, how, ("pages_read",), lambda mean: mean("hops"), at_once)
 
 
 def advice(task: Task) -> Advice:

@@ -36,6 +36,8 @@ SHOWN: dict[str, dict[str, Any]] = {
 PLANNED = {"nprobe": "nprobe"}
 #: Numbers of lists that are measured by default, as far as there are so many.
 DEFAULT_PROBES = (1, 4, 16, 64)
+#: Reads of ids that a query of an index at a URL has in flight, as the native reader has it.
+_IDS_AT_ONCE = 256
 
 Prune = Annotated[
     float | None,
@@ -133,14 +135,15 @@ def series(index: IvfIndex) -> Series:
     return Series("nprobe", "nprobe", exact=index.native.codec == "flat")
 
 
-def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
+def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any], at_url: bool = False) -> QueryCost:
     """Measure the cost of queries.
 
     All lists are one round of sequential reads; where candidates are measured by their exact vectors, that is another.
+    At a URL, ids on storage are one more, which an index in memory would not read.
     """
     from indexmill.pipeline.cost.query import measured
 
-    index = open_index(path, "memory")
+    index = open_index(path, "mmap" if at_url else "memory")
     return measured(
         index,
         queries,
@@ -148,6 +151,7 @@ def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> Que
         options,
         ("reads", "vector_reads"),
         lambda mean: 2.0 if mean("vector_reads") else 1.0,
+        _IDS_AT_ONCE if at_url else None,
     )
 
 

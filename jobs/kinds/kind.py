@@ -65,8 +65,14 @@ class Kind(Protocol):
     def score(self, path: Path, common: Scoring, flags: Any) -> None:
         """Measure an index and print the rows: `indexmill score`."""
 
-    def query_cost(self, path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-        """Measure the cost of queries with the options given, by the reader's keywords."""
+    def query_cost(
+        self, path: Path, queries: Any, k: int, options: dict[str, Any], at_url: bool = False
+    ) -> QueryCost:
+        """Measure the cost of queries with the options given, by the reader's keywords.
+
+        `at_url`, for a kind that is searched `BY_RANGES`: as the index would be searched at a URL, by the defaults
+        there and with ids on storage.
+        """
 
     def advice(self, task: Task) -> Advice:
         """Say what an index of this kind would cost for a task, and why it suits."""

@@ -216,7 +216,7 @@ def left_out(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
+def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any], at_url: bool = False) -> QueryCost:
     """Measure the cost of queries with vectors in memory.
 
     A radius has two rounds: the pointers to buckets, then their blocks.

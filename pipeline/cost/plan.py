@@ -82,6 +82,9 @@ class QueryPlan:
     Attributes
     ----------
     cost : QueryCost
+        Of searches of an index of this machine; of one at a URL, if all devices are object storage.
+    stored_cost : QueryCost or None
+        Of searches of an index at a URL, by which object storage is planned; None without such a device.
     threads, inflight : int
     memory_qps : float
     needed_iops, needed_request_us : float
@@ -98,6 +101,7 @@ class QueryPlan:
     needed_request_us: float | None
     target: Target | None
     devices: list[DevicePlan]
+    stored_cost: QueryCost | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
@@ -110,10 +114,12 @@ def plan_queries(
     threads: int,
     inflight: int,
     target_qps: float | None = None,
+    stored: QueryCost | None = None,
 ) -> QueryPlan:
     """Predict a search with `threads` that interleave `inflight` queries each, on devices by their names.
 
-    With `target_qps`, also say what a device needs for so many queries a second.
+    With `target_qps`, also say what a device needs for so many queries a second. `stored` is the cost of a query of an
+    index at a URL; by default it is that of a local one.
 
     Raises
     ------
@@ -129,8 +135,19 @@ def plan_queries(
         needed_iops=threads * needed.iops,
         needed_request_us=_request_us(needed),
         target=None if target_qps is None else plan_target(query, threads, target_qps),
-        devices=[plan_device(name, query, profile, threads, inflight) for name, profile in profiles],
+        devices=[
+            plan_device(
+                name, stored if stored and is_object_storage(profile) else query, profile, threads, inflight
+            )
+            for name, profile in profiles
+        ],
+        stored_cost=stored,
     )
+
+
+def is_object_storage(profile: DeviceProfile) -> bool:
+    """Return whether reads of a device are requests that have a price, be it 0."""
+    return profile.model.usd_per_million is not None
 
 
 def plan_target(query: QueryCost, threads: int, qps: float) -> Target:

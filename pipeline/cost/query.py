@@ -14,8 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 
 T = TypeVar("T")
+#: Counter of the pages of ids, and the types of ids that are text.
+_ID_READS, _TEXT = "id_pages_read", ("string", "binary")
 #: Passes over the sample: at least so many, and more until they took so many seconds of processor time.
 _PASSES, _SECONDS, _MOST_PASSES = 3, 0.4, 20
 
@@ -36,6 +39,8 @@ class QueryCost:
         Reads of a query, ``N_IO``, and bytes of one.
     rounds : float
         Reads of a query that wait for one another: those of a round are in flight together.
+    id_rounds : float
+        Those of them that look up the ids of results, where these are counted.
     """
 
     kind: str
@@ -44,6 +49,7 @@ class QueryCost:
     reads: float
     read_bytes: float
     rounds: float
+    id_rounds: float = 0.0
 
     @property
     def width(self) -> float:
@@ -57,7 +63,7 @@ class QueryCost:
 
 def measured(
     index: Any, queries: NDArray[Any], k: int, options: Mapping[str, Any],
-    reads: Sequence[str], rounds: Callable[[Callable[[str], float]], float],
+    reads: Sequence[str], rounds: Callable[[Callable[[str], float]], float], ids_at_once: int | None = None,
 ) -> QueryCost:  # fmt: skip
     """Measure searches of an open index; `options` are those of its `search`.
 
@@ -67,6 +73,9 @@ def measured(
         Counters of the search that count reads.
     rounds : callable
         ``rounds(mean)`` returns the rounds of a query, where ``mean(name)`` is the mean of a counter.
+    ids_at_once : int, optional
+        Reads of ids of results that a query has in flight. If given, they count, as at a URL, where they are rounds of
+        requests.
 
     Raises
     ------
@@ -78,9 +87,21 @@ def measured(
     def mean(name: str) -> float:
         return float(np.mean(counters[name]))
 
-    n_reads = sum(mean(name) for name in reads)
-    read_bytes = mean("bytes_read") / n_reads if n_reads else 0.0
-    return QueryCost(index.kind, len(queries), seconds, n_reads, read_bytes, rounds(mean))
+    n_id_reads = 0.0 if ids_at_once is None else mean(_ID_READS)
+    n_reads = sum(mean(name) for name in reads) + n_id_reads
+    read_bytes = (mean("bytes_read") + PAGE_BYTES * n_id_reads) / n_reads if n_reads else 0.0
+    id_rounds = 0.0
+    if ids_at_once is not None:
+        id_rounds = float(_rounds_of_ids(counters[_ID_READS], index.native.id_type, ids_at_once).mean())
+    return QueryCost(
+        index.kind, len(queries), seconds, n_reads, read_bytes, rounds(mean) + id_rounds, id_rounds
+    )
+
+
+def _rounds_of_ids(reads: NDArray[Any], id_type: str, at_once: int) -> NDArray[Any]:
+    """Return the rounds in which each query reads its pages of ids, about: text lies where the first round says."""
+    before_text = 1 if id_type in _TEXT else 0
+    return np.where(reads > 0, before_text + np.ceil(reads / at_once), 0)
 
 
 def _timed(run: Callable[[], T], queries: int) -> tuple[float, T]:

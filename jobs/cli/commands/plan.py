@@ -18,6 +18,7 @@ from indexmill.reader.choices import DEFAULT_INFLIGHT
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from indexmill.formats.device import DeviceProfile
     from indexmill.jobs.kinds.kind import Kind
     from indexmill.pipeline.plan import Plan, StagePlan
     from indexmill.pipeline.spec import BuildSpec
@@ -271,18 +272,21 @@ def _plan_queries(path: Path, options: Options) -> None:
     from indexmill.jobs.devices import query_plans
     from indexmill.jobs.kinds.opening import load_manifest
     from indexmill.jobs.kinds.registry import KINDS
-    from indexmill.pipeline.cost.plan import plan_queries
+    from indexmill.pipeline.cost.plan import is_object_storage, plan_queries
 
     asked, json_ = options.search, options.json_
     kind = KINDS[load_manifest(path)["kind"]]
     how = searched_with(kind, options)
-    named, hints = query_plans.profiles(asked.device or [], path)
+    found, hints = query_plans.profiles(asked.device or [], path)
+    named, left_out = _planned(found, kind, are_named=bool(asked.device))
     if asked.queries is None:
         raise ConfigError("--queries: missing; name a file of query vectors: a sample of them is searched")
     queries = read_queries(asked.queries, column=options.given.given["column"])[:MOST_QUERIES]
-    cost = kind.query_cost(path, queries, asked.k, how)
+    are_far = [is_object_storage(one) for _, one in named]
+    stored = kind.query_cost(path, queries, asked.k, how, at_url=True) if any(are_far) else None
+    cost = stored if stored and all(are_far) else kind.query_cost(path, queries, asked.k, how)
     inflight = DEFAULT_INFLIGHT if asked.inflight is None else asked.inflight
-    plan = plan_queries(cost, named, asked.threads, inflight, asked.target)
+    plan = plan_queries(cost, named, asked.threads, inflight, asked.target, stored)
     if json_:
         print(json.dumps(plan.to_dict(), indent=2))
         return
@@ -290,8 +294,32 @@ def _plan_queries(path: Path, options: Options) -> None:
     for line in query_plans.facts(plan):
         console.print(line, soft_wrap=True)
     console.print(query_plans.device_table(plan))
-    for line in [*(query_plans.far_facts(plan) if asked.device else []), *hints]:
+    for line in [*(query_plans.far_facts(plan) if asked.device else []), *left_out, *hints]:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _planned(
+    profiles: list[tuple[str, DeviceProfile]], kind: Kind, are_named: bool
+) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
+    """Return the devices on which an index of `kind` is searched, and a line about those that are left out.
+
+    Raises
+    ------
+    ConfigError
+        If they were named.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.pipeline.cost.plan import is_object_storage
+
+    far = [name for name, one in profiles if is_object_storage(one)]
+    if kind.BY_RANGES or not far:
+        return profiles, []
+    why = f"{', '.join(far)} is object storage, where searches by ranges do not take an index {kind.TITLE}"
+    if are_named:
+        raise ConfigError(
+            f"--device: {why}; it is fetched whole, and searched on a disk: name the device of that disk"
+        )
+    return [(name, one) for name, one in profiles if name not in far], [f"left out: {why}"]
 
 
 def searched_with(kind: Kind, options: Options) -> dict[str, Any]:
