@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +24,18 @@ from indexmill.reader.ivf import IvfIndex
 from indexmill.reader.lsh import LshIndex
 
 DIM = 16
+
+OPTIONS: _native.Options = {
+    "k": 3,
+    "search_list_size": 40,
+    "beam_width": 4,
+    "policy": "page",
+    "entry": "medoid",
+    "threads": 1,
+    "inflight": 1,
+    "deterministic": True,
+    "allow": None,
+}
 
 
 def fixed(vectors: np.ndarray) -> pa.FixedSizeListArray:
@@ -77,17 +93,6 @@ def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(
 ) -> None:
     written = write_small_index(tmp_path, n=120, dim=DIM, dtype=dtype)
     index, rows = Index(tmp_path), np.ascontiguousarray(written.vectors[:DIM])
-    options: _native.Options = {
-        "k": 3,
-        "search_list_size": 40,
-        "beam_width": 4,
-        "policy": "page",
-        "entry": "medoid",
-        "threads": 1,
-        "inflight": 1,
-        "deterministic": True,
-        "allow": None,
-    }
     lists = IvfIndex(built(build_lists, written.vectors, lists=4)).native
     tables = LshIndex(built(build_tables, written.vectors)).native
     of_lists: _native.IvfOptions = {
@@ -102,11 +107,11 @@ def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(
     for name, array in refused.items():
         np.testing.assert_array_equal(array, rows)
         for ask in (
-            lambda queries: index.native.search(queries, options),
-            lambda queries: index.native.range_search(queries, 1.0, options),
-            lambda queries: index.native.cache_from_queries(queries, options, 1 << 20),
-            lambda queries: index.native.search_later(box, 1, queries, options),
-            lambda queries: index.native.range_search_later(box, 1, queries, 1.0, options),
+            lambda queries: index.native.search(queries, OPTIONS),
+            lambda queries: index.native.range_search(queries, 1.0, OPTIONS),
+            lambda queries: index.native.cache_from_queries(queries, OPTIONS, 1 << 20),
+            lambda queries: index.native.search_later(box, 1, queries, OPTIONS),
+            lambda queries: index.native.range_search_later(box, 1, queries, 1.0, OPTIONS),
             lambda queries: lists.search(queries, of_lists),
             lambda queries: lists.search_later(box, 1, queries, of_lists),
             lambda queries: tables.search(queries, of_tables),
@@ -117,6 +122,38 @@ def test_the_native_module_refuses_rows_that_are_not_one_after_the_other(
             ask(rows)
         found = index.search(array, 3, L=40)
         np.testing.assert_array_equal(found.slots, index.search(rows, 3, L=40).slots, err_msg=name)
+
+
+def overwritten(array: np.ndarray, ask: Callable[[np.ndarray], Any]) -> Any:
+    """Return what `ask` returns for an array that another thread overwrites once the call gives up the lock."""
+    array, go = array.copy(), threading.Event()
+
+    def write() -> None:
+        go.wait()
+        array[:] = 0
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    go.set()
+    answer = ask(array)
+    writer.join()
+    assert not array.any()
+    return answer
+
+
+def test_queries_and_filters_are_read_once(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    vectors = write_small_index(tmp_path, n=2000, dim=DIM).vectors
+    index, queries = Index(tmp_path).native, np.tile(vectors, (4, 1))
+    bitmap = np.full(len(vectors) // 8, 255, np.uint8)
+    want = index.search(queries, OPTIONS)
+    before = sys.getswitchinterval()
+    request.addfinalizer(lambda: sys.setswitchinterval(before))
+    sys.setswitchinterval(60)  # nobody is asked for the lock before
+    for _ in range(20):
+        assert overwritten(bitmap, index.filter).n_allowed == len(vectors)
+    found = overwritten(queries, lambda array: index.search(array, OPTIONS))
+    np.testing.assert_array_equal(found["slots"], want["slots"])
+    np.testing.assert_array_equal(found["scores"], want["scores"])
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Access, DataFile, Engine, EngineChoice};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::pagefile::PAGE_BYTES;
 use crate::random::Random;
 
@@ -151,8 +152,8 @@ fn open(path: &Path, block_bytes: usize) -> Result<(DataFile, usize)> {
     let refuse = |expected: &str, got: &str, advice: &str| {
         Err(Error::Config(format!("{}: expected {expected}, got {got}; {advice}", path.display())))
     };
-    let kind = std::fs::metadata(path).map_err(|e| Error::io(path, "look for it", e))?.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
+    let opened = files::open(path, 0, |kind| kind.is_file() || kind.is_block_device());
+    if opened.map_err(|e| Error::io(path, "open", e))?.is_none() {
         return refuse("a file or block device", "something else", "name a large file on the device");
     }
     let file = DataFile::open(path, Access::Direct, block_bytes)?;

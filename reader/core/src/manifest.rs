@@ -105,6 +105,7 @@ struct GraphFacts {
 
 /// Edges of a graph that stay within labels, values of a metadata column.
 #[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
 pub struct Labels {
     /// The column.
     pub column: String,
@@ -131,6 +132,7 @@ fn first() -> u64 {
 
 /// One file of an index.
 #[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
 pub struct FileEntry {
     /// One path component of `[A-Za-z0-9._-]`, not starting with a dot.
     pub name: String,

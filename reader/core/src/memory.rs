@@ -37,6 +37,14 @@ pub fn make_room<T>(path: &Path, vec: &mut Vec<T>, n: usize) -> Result<()> {
     vec.try_reserve_exact(more).map_err(|_| refused(path, n.saturating_mul(size_of::<T>())))
 }
 
+/// Adds values to a vector that grows bit by bit, or returns an error where memory does not allow it.
+pub fn append<T: Copy>(path: &Path, vec: &mut Vec<T>, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
+    let n = vec.len().saturating_add(values.len());
+    vec.try_reserve(values.len()).map_err(|_| refused(path, n.saturating_mul(size_of::<T>())))?;
+    vec.extend(values);
+    Ok(())
+}
+
 /// Makes such a vector `n` values long; new ones are `value`.
 pub fn resize<T: Copy>(path: &Path, vec: &mut Vec<T>, n: usize, value: T) -> Result<()> {
     make_room(path, vec, n)?;
@@ -244,6 +252,7 @@ mod tests {
             Region::sparse(path, usize::MAX / 2).map(drop),
             reserve::<u64>(path, usize::MAX / 16).map(drop),
             resize(path, &mut kept, usize::MAX / 8, 0),
+            append(path, &mut kept, (0..usize::MAX / 8).map(|_| 0)),
         ];
         for refusal in refusals {
             let text = refusal.unwrap_err().to_string();

@@ -49,6 +49,7 @@ pub type Page = [u8; PAGE_BYTES];
 
 /// An entry of the section table; `first_page` counts from the start of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Section {
     /// ASCII name.
     pub name: String,
@@ -62,6 +63,7 @@ pub struct Section {
 
 /// What a header page says.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Header {
     /// First 16 bytes of the index's build id.
     pub build_id: [u8; BUILD_ID_BYTES],

@@ -74,6 +74,7 @@ impl Dtype {
 
 /// Type and shape of stored vectors.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Stored<'a> {
     /// Dimensions as stored.
     pub dim: usize,

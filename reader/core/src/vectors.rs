@@ -6,7 +6,7 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::interrupt::{Stop, go_on};
-use crate::memory::Region;
+use crate::memory::{Region, resize};
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::stored::{Dtype, Stored, read_dim, read_space};
@@ -142,7 +142,7 @@ impl Vectors {
         while unit < end {
             go_on(interrupted)?;
             let units = (end - unit).min((PAGES_AT_ONCE / self.pages_per_unit).max(1));
-            buffer.resize(units as usize * unit_bytes, 0);
+            resize(&self.path, &mut buffer, units as usize * unit_bytes, 0)?;
             file.read_pages(self.first_page + unit * self.pages_per_unit, &self.checksums, &mut buffer)?;
             for (i, content) in (unit..unit + units).zip(buffer.chunks_exact(unit_bytes)) {
                 let first = (i * u64::from(self.rows_per_unit)) as u32;

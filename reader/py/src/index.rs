@@ -183,9 +183,10 @@ index_class! {
     #[pyo3(signature = (bitmap, is_label = false))]
     fn filter(&self, py: Python<'_>, bitmap: PyReadonlyArray1<'_, u8>, is_label: bool) -> PyResult<Filter> {
         let bits = bitmap.as_slice().map_err(|_| errors::input(py, "allow: expected a contiguous array".to_owned()))?;
+        let bits = bits.to_vec(); // other threads may write into the array
         let made = unlocked(py, |stop| match is_label {
-            true => self.inner.label_filter_unless(bits, stop),
-            false => self.inner.filter_unless(bits, stop),
+            true => self.inner.label_filter_unless(&bits, stop),
+            false => self.inner.filter_unless(&bits, stop),
         })?;
         Ok(Filter { inner: Arc::new(made) })
     }

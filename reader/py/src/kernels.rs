@@ -102,7 +102,7 @@ pub unsafe extern "C" fn im_code_distances(
 /// # Safety
 /// `vectors` holds rows of `dim` bytes, at most 32,768; `rows` names `n_rows` different ones. `panels` holds
 /// `n_panels * ceil(dim / 4) * 64` bytes, `offsets` and `ids` 16 values a panel, `scores` and `found` `fanout` values
-/// for every row of `vectors`, ascending. Nothing is written for a `fanout` below 1.
+/// for every row of `vectors`, ascending. Nothing is written for a `dim` or `fanout` below 1.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn im_nearest_u8(
@@ -118,10 +118,10 @@ pub unsafe extern "C" fn im_nearest_u8(
     scores: *mut i32,
     found: *mut u32,
 ) {
-    if fanout < 1 {
+    if dim < 1 || fanout < 1 {
         return; // lists without a place: none has a worst score to look at
     }
-    let rows = Rows { vectors, dim: dim.max(0) as usize, rows, n_rows: n_rows.max(0) as usize };
+    let rows = Rows { vectors, dim: dim as usize, rows, n_rows: n_rows.max(0) as usize };
     let panels = Panels { bytes: panels, offsets, n_panels: n_panels.max(0) as usize };
     // SAFETY: the caller's contract.
     unsafe { products().nearest(rows, panels, ids, Lists { scores, ids: found, fanout: fanout as usize }) }
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn im_nearest_u8(
 /// Writes the scores of uint8 rows and points in panels, `16 * n_panels` a row.
 ///
 /// # Safety
-/// As `im_nearest_u8`; `out` has room for `n_rows * n_panels * 16` values.
+/// As `im_nearest_u8`; `out` has room for `n_rows * n_panels * 16` values. Nothing is written for a `dim` below 1.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn im_scores_u8(
@@ -143,7 +143,10 @@ pub unsafe extern "C" fn im_scores_u8(
     n_panels: i64,
     out: *mut i32,
 ) {
-    let rows = Rows { vectors, dim: dim.max(0) as usize, rows, n_rows: n_rows.max(0) as usize };
+    if dim < 1 {
+        return;
+    }
+    let rows = Rows { vectors, dim: dim as usize, rows, n_rows: n_rows.max(0) as usize };
     let panels = Panels { bytes: panels, offsets, n_panels: n_panels.max(0) as usize };
     // SAFETY: the caller's contract.
     unsafe { products().scores(rows, panels, out) }
@@ -168,7 +171,8 @@ pub unsafe extern "C" fn im_least_scores(scores: *const i32, n_rows: i64, width:
 ///
 /// # Safety
 /// `rows` holds `n_rows` times `dim` floats, `pivots` `n_centres` times as many, 1 to 256; `bounds` `n_chunks + 1`
-/// values ascending from 0 to `dim`; `labels` has room for `n_rows * n_chunks` bytes.
+/// values ascending from 0 to `dim`; `labels` has room for `n_rows * n_chunks` bytes. Nothing is written if one of `dim`,
+/// `n_centres` and `n_chunks` is below 1.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn im_nearest_centres(
@@ -181,6 +185,9 @@ pub unsafe extern "C" fn im_nearest_centres(
     n_chunks: i64,
     labels: *mut u8,
 ) {
+    if dim < 1 || n_centres < 1 || n_chunks < 1 {
+        return;
+    }
     // SAFETY: the caller's contract.
     let (values, pivots, bounds, labels) = unsafe {
         (
@@ -190,7 +197,7 @@ pub unsafe extern "C" fn im_nearest_centres(
             first_mut(labels, n_rows * n_chunks),
         )
     };
-    let rows = centres::Rows { values, dim: dim.max(0) as usize };
+    let rows = centres::Rows { values, dim: dim as usize };
     centres::level().nearest(rows, Centres { values: pivots, bounds }, labels);
 }
 

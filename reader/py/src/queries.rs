@@ -7,15 +7,16 @@ use pyo3::prelude::*;
 use crate::calls::unlocked;
 use crate::errors;
 
-/// Calls `search` with `queries`, a 2-D array in one of the types that the core takes, as [`unlocked`] does; `want` is
-/// the type that a message asks for.
+/// Calls `search` with a copy of `queries`, a 2-D array in one of the types that the core takes, as [`unlocked`] does;
+/// `want` is the type that a message asks for. Other threads may write into the array meanwhile.
 pub fn with_queries<T: Send>(
     py: Python<'_>,
     queries: &Bound<'_, PyAny>,
     want: &str,
     search: impl FnOnce(&Queries<'_>, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
 ) -> PyResult<T> {
-    borrowed(py, queries, want, |queries| unlocked(py, |stop| search(queries, stop)))
+    let queries = copied(py, queries, want)?;
+    unlocked(py, |stop| search(&queries.borrow(), stop))
 }
 
 /// A copy of `queries`, as [`with_queries`] takes them.

@@ -36,6 +36,7 @@ pub struct EngineChoice {
 
 /// How an index that is to be opened reads blocks.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub enum Reading<'a> {
     /// From the files of its directory, by the engine of a name.
     Named(&'a str),

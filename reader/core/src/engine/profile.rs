@@ -33,6 +33,7 @@ const REQUEST_US: (f64, f64) = (0.0, 1000.0);
 
 /// A device, by its name and its behaviour.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Profile {
     /// What its maker calls it.
     pub name: String,
@@ -42,6 +43,7 @@ pub struct Profile {
 
 /// Latency of single reads, and how many the device takes.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Model {
     /// (fraction, microseconds), see the module's head.
     pub latency_us: Vec<(f64, f64)>,

@@ -1,13 +1,14 @@
 //! A cache of the blocks of hot vertices: chosen once, within a byte limit, and shared by all searches.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use super::file::{Graph, Layout};
 use crate::bytes::u32s;
 use crate::engine::{Engine, Start, Storage};
 use crate::error::Result;
 use crate::interrupt::{Stop, go_on};
-use crate::memory::reserve;
+use crate::memory::{self, reserve};
 use crate::pagefile::PAGE_BYTES;
 
 /// A page in memory, aligned so that vectors in it can be read in place.
@@ -155,7 +156,7 @@ impl<'a> Loader<'a> {
             }
             for (slot, &block) in batch.iter().enumerate() {
                 graph.check_block(block, engine.buffer(slot))?;
-                append(&mut self.pages, engine.buffer(slot));
+                append(&graph.path, &mut self.pages, engine.buffer(slot))?;
                 self.places.insert(block, self.places.len() as u32);
             }
         }
@@ -176,10 +177,10 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Appends whole pages.
-pub(super) fn append(pages: &mut Vec<AlignedPage>, bytes: &[u8]) {
+/// Appends whole pages of the file at `path`, or returns an error where memory does not allow it.
+pub(super) fn append(path: &Path, pages: &mut Vec<AlignedPage>, bytes: &[u8]) -> Result<()> {
     let (new, _) = bytes.as_chunks::<PAGE_BYTES>();
-    pages.extend(new.iter().map(|page| AlignedPage(*page)));
+    memory::append(path, pages, new.iter().map(|page| AlignedPage(*page)))
 }
 
 /// Writes whole pages over others.

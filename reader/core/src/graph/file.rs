@@ -25,6 +25,7 @@ const MAX_CODE_BYTES: u64 = 512;
 ///
 /// A *block* is the unit of reading: one page of `nodes_per_block` nodes, or the `pages_per_node` pages of one node.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Layout {
     /// n.
     pub n_vertices: u32,
@@ -49,6 +50,7 @@ pub struct Layout {
 }
 
 /// One node of a checked block.
+#[non_exhaustive]
 pub struct Node<'a> {
     /// Its vector, `vector_bytes` long.
     pub vector: &'a [u8],

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::interrupt::{Stop, go_on};
 use crate::living::{Living, Slots};
+use crate::memory::reserve;
 
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
@@ -49,7 +50,7 @@ impl Filter {
         }
         let mut allowed = Slots::none(&graph.path, n)?;
         let mut within = is_label.then(|| Slots::none(&graph.path, n)).transpose()?;
-        let mut slots = Vec::with_capacity(IDS_AT_ONCE.min(n) as usize);
+        let mut slots = reserve(&graph.path, IDS_AT_ONCE.min(n) as usize)?;
         for start in (0..n).step_by(IDS_AT_ONCE as usize) {
             go_on(interrupted)?;
             slots.clear();

@@ -147,7 +147,7 @@ impl Hop {
     pub fn arrive(&mut self, walk: &mut Walk, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
         let block = self.blocks[i];
         shared.graph.check_block(block, bytes)?;
-        walk.pages.keep(block, bytes);
+        walk.pages.keep(&shared.graph.path, block, bytes)?;
         match shared.params.policy {
             Policy::Page | Policy::Rounds => walk.measure_block(shared, block),
             Policy::Completion => self.expand_arrived(walk, shared, block)?,

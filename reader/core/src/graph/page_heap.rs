@@ -2,9 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::cache::{AlignedPage, Cache, append, as_bytes, overwrite};
+use crate::error::Result;
 use crate::search::nearest::slot_of;
 use crate::search::stamped::Stamped;
 
@@ -104,16 +106,21 @@ impl PageHeap {
         Some(as_bytes(pages))
     }
 
-    /// Copies a block that arrived: the paper's `cache`.
-    pub fn keep(&mut self, block: u32, bytes: &[u8]) {
+    /// Copies a block of the file at `path` that arrived: the paper's `cache`.
+    pub fn keep(&mut self, path: &Path, block: u32, bytes: &[u8]) -> Result<()> {
         let end = self.arena.len() as u32;
-        let place = self.free.pop().unwrap_or(end);
+        let place = match self.free.pop() {
+            Some(place) => {
+                overwrite(&mut self.arena[place as usize..], bytes);
+                place
+            }
+            None => {
+                append(path, &mut self.arena, bytes)?;
+                end
+            }
+        };
         *self.places.entry(block) = place;
-        if place == end {
-            append(&mut self.arena, bytes);
-        } else {
-            overwrite(&mut self.arena[place as usize..], bytes);
-        }
+        Ok(())
     }
 
     /// Lets go of a block that is needed no more, unless it lies in the cache; the next one takes its place in memory.
@@ -179,14 +186,14 @@ mod tests {
 
     #[test]
     fn released_blocks_make_room_for_later_ones() {
-        let mut heap = PageHeap::default();
+        let (path, mut heap) = (Path::new("graph.imx"), PageHeap::default());
         heap.reset(None);
         for pages in [1usize, 2] {
             heap.reset(None);
             let content = |block: u32| vec![block as u8; pages * PAGE_BYTES];
             for block in 0..50 {
-                heap.keep(block, &content(block));
-                heap.keep(100 + block, &content(block + 100));
+                heap.keep(path, block, &content(block)).unwrap();
+                heap.keep(path, 100 + block, &content(block + 100)).unwrap();
                 assert_eq!(heap.block(block, pages as u32), Some(&content(block)[..]));
                 heap.release(block);
                 heap.release(block);
@@ -196,7 +203,7 @@ mod tests {
                 }
             }
             assert_eq!(heap.arena.len(), 51 * pages);
-            heap.keep(7, &content(7));
+            heap.keep(path, 7, &content(7)).unwrap();
             assert_eq!(heap.block(7, pages as u32), Some(&content(7)[..]), "read again");
         }
     }

@@ -160,7 +160,7 @@ impl Pipeline {
         if !walk.pages.take_cached(block) {
             let bytes = bytes(); // nothing was read into the buffer of a cached block
             shared.graph.check_block(block, bytes)?;
-            walk.pages.keep(block, bytes);
+            walk.pages.keep(&shared.graph.path, block, bytes)?;
         }
         walk.measure_block(shared, block);
         walk.traversal.fill_table(shared)?;

@@ -138,17 +138,18 @@ impl Query for QueryState {
         if self.rerank.is_active { 1 } else { self.hop.n_lacking() }
     }
 
-    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, found: &mut Found) {
+    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, found: &mut Found) -> Result<()> {
         self.previous.clear();
         self.previous.extend(self.sorted.iter().take(shared.plan.list_size).map(|&key| slot_of(key)));
         let Times { latency_us, io_wait_us, rounds } = times;
         let counters = Counters { latency_us, io_wait_us, rounds, ..self.walk.traversal.counters };
-        found.answers.add(i, &self.sorted, shared.graph.metric, counters);
+        found.answers.add(&shared.graph.path, i, &self.sorted, shared.graph.metric, counters)?;
         found.blocks.append(&mut self.blocks);
         if let Some(events) = &self.walk.traversal.events {
             trace::finish(events, shared.params.policy, &mut found.events);
         }
         found.event_ends.push(found.events.len());
+        Ok(())
     }
 }
 

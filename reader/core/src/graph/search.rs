@@ -7,6 +7,7 @@
 //! excepted) are the same for every engine, number of threads and number of queries in flight.
 
 use std::collections::HashMap;
+use std::iter::once;
 use std::sync::Arc;
 
 use super::apart::Apart;
@@ -19,6 +20,7 @@ use super::shared::{Notes, Plan, Shared};
 use super::trace::Trace;
 use crate::error::{Error, Result};
 use crate::living::{Living, Slots};
+use crate::memory::append;
 use crate::search::answers::Output;
 use crate::search::later::{Ticket, start};
 use crate::search::task::Search;
@@ -64,7 +66,7 @@ impl Index {
             index.prepare(params, &queries.borrow(), Goal::Nearest(params.k))
         };
         let gather = |(index, queries, params): &Owned, found: FoundWithIds| {
-            Ok(index.with_ids(Output::gather(queries.borrow().n, params.k, &found.kind.answers)?, &found))
+            index.with_ids(Output::gather(queries.borrow().n, params.k, &found.kind.answers)?, &found)
         };
         // SAFETY: what is prepared borrows from its argument alone.
         unsafe { start((self.clone(), queries, params), |(index, ..)| &index.pool, prepare, gather, done) }
@@ -80,7 +82,7 @@ impl Index {
     ) -> Result<Ticket> {
         let goal = self.within(radius)?;
         let prepare = move |(index, queries, params): &'static Owned| index.prepare(params, &queries.borrow(), goal);
-        let gather = |(index, ..): &Owned, found: FoundWithIds| Ok(index.gather(&found));
+        let gather = |(index, ..): &Owned, found: FoundWithIds| index.gather(&found);
         // SAFETY: what is prepared borrows from its argument alone.
         unsafe { start((self.clone(), queries, params), |(index, ..)| &index.pool, prepare, gather, done) }
     }
@@ -122,7 +124,7 @@ impl Index {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RangeOutput> {
         let search = self.prepare(params, queries, self.within(radius)?)?;
-        Ok(self.gather(&self.pool.run(&search, interrupted)?))
+        self.gather(&self.pool.run(&search, interrupted)?)
     }
 
     /// All vertices with a score at least as good as `radius`.
@@ -250,27 +252,28 @@ impl Index {
         let mut output = Output::allocate(search.n, search.shared.kind.params.k)?;
         let found = self.pool.run(search, interrupted)?;
         output.scatter(&found.kind.answers);
-        Ok((self.with_ids(output, &found), found))
+        Ok((self.with_ids(output, &found)?, found))
     }
 
-    fn with_ids(&self, output: Output<Counters>, found: &FoundWithIds) -> SearchOutput {
+    fn with_ids(&self, output: Output<Counters>, found: &FoundWithIds) -> Result<SearchOutput> {
         let Output { k, slots, scores, counters, .. } = output;
-        let (vector_ids, user_ids) = ids_in_order(&self.ids, found, &found.kind.answers, Some(k));
-        SearchOutput { k, slots, vector_ids, user_ids, scores, counters }
+        let (vector_ids, user_ids) = ids_in_order(&self.ids, found, &found.kind.answers, Some(k))?;
+        Ok(SearchOutput { k, slots, vector_ids, user_ids, scores, counters })
     }
 
     /// Puts the answers of a range search one after the other, in the order of the queries.
-    fn gather(&self, found: &FoundWithIds) -> RangeOutput {
+    fn gather(&self, found: &FoundWithIds) -> Result<RangeOutput> {
+        let path = &self.graph.path;
         let (answers, mut output) = (&found.kind.answers, RangeOutput { starts: vec![0], ..RangeOutput::default() });
         for i in answers.places() {
             let results = answers.results_of(i);
-            output.slots.extend_from_slice(&answers.slots[results.clone()]);
-            output.scores.extend_from_slice(&answers.scores[results]);
-            output.starts.push(output.slots.len());
-            output.counters.push(answers.counters[i]);
+            append(path, &mut output.slots, answers.slots[results.clone()].iter().copied())?;
+            append(path, &mut output.scores, answers.scores[results].iter().copied())?;
+            append(path, &mut output.starts, once(output.slots.len()))?;
+            append(path, &mut output.counters, once(answers.counters[i]))?;
         }
-        (output.vector_ids, output.user_ids) = ids_in_order(&self.ids, found, answers, None);
-        output
+        (output.vector_ids, output.user_ids) = ids_in_order(&self.ids, found, answers, None)?;
+        Ok(output)
     }
 }
 

@@ -74,7 +74,7 @@ pub struct Ids {
     pub(super) n_vertices: u64,
     /// Type of the user ids.
     pub id_type: IdType,
-    pub(super) file: Arc<PageFile>,
+    pub(crate) file: Arc<PageFile>,
     pub(super) vector_ids: Section,
     /// Section "values" or "offsets"; the vector ids again where there is neither.
     pub(super) values: Section,

@@ -55,7 +55,8 @@ impl Ids {
                 break;
             }
             go_on(interrupted)?;
-            let batch: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
+            let end = n.min(start.saturating_add(BATCH));
+            let batch = collect(&self.file.path, (end - start) as usize, start..end)?;
             let found = in_file.looked_up(&batch, which)?;
             let of_vectors = found.vector_ids().iter().map(|&id| numbers.get(&u64::from(id)));
             let of_numbers = found.values().iter().map(|number| numbers.get(number));

@@ -1,5 +1,11 @@
 //! The user ids of the results of a search.
 
+use std::iter::once;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::memory::append;
+
 /// User ids, one for each result. Where a result is missing, this is -1, 2^64 - 1 or empty, which its slot tells from an
 /// id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,6 +37,12 @@ impl Texts {
     pub fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
+    }
+
+    /// Adds a text of the file at `path`, or returns an error where memory does not allow it.
+    pub(crate) fn append(&mut self, path: &Path, text: &[u8]) -> Result<()> {
+        append(path, &mut self.bytes, text.iter().copied())?;
+        append(path, &mut self.ends, once(self.bytes.len()))
     }
 
     /// Number of texts.

@@ -75,6 +75,11 @@ impl Gather {
         self.n_asked = 0;
     }
 
+    /// Makes room for `n` runs.
+    pub fn make_room(&mut self, path: &Path, n: usize) -> Result<()> {
+        make_room(path, &mut self.runs, n)
+    }
+
     /// Wants `bytes` bytes from `start` of the file on; they follow the bytes wanted before. Neither starts nor ends may
     /// descend.
     pub fn want(&mut self, start: u64, bytes: u64) {

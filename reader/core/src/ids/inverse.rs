@@ -7,7 +7,7 @@ use super::find::BATCH;
 use crate::bytes::u32_at;
 use crate::error::{Error, Result};
 use crate::interrupt::{Stop, go_on};
-use crate::memory::Region;
+use crate::memory::{Region, collect};
 
 /// The slot of each vector id: 4 bytes a vector. While ids are read, a page of it takes memory once an id with its entry
 /// there was: at most 1,024 times the bytes of these ids.
@@ -28,7 +28,8 @@ impl Ids {
         let mut inverse = Inverse::new(path, n)?;
         for start in (0..n).step_by(BATCH as usize) {
             go_on(interrupted)?;
-            let slots: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
+            let end = n.min(start.saturating_add(BATCH));
+            let slots = collect(path, (end - start) as usize, start..end)?;
             for (&slot, id) in slots.iter().zip(self.vector_ids(&slots)?) {
                 inverse.enter(path, slot, id)?;
             }

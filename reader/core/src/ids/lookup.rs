@@ -8,6 +8,7 @@ use super::file::{IdType, Ids, Which};
 use super::gather::Gather;
 use crate::bytes::{u32_at, u64_at};
 use crate::error::{Error, Result};
+use crate::memory::{make_room, reserve, resize};
 use crate::pagefile::PAGE_BYTES;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,9 +39,11 @@ pub(crate) struct Lookup {
 
 impl Lookup {
     /// Begins to look for the ids of `slots`, each below n. Slots may repeat.
-    pub fn begin(&mut self, ids: &Ids, slots: impl Iterator<Item = u32>, which: Which) {
+    pub fn begin(&mut self, ids: &Ids, slots: impl ExactSizeIterator<Item = u32>, which: Which) -> Result<()> {
+        let (path, n) = (&ids.file.path, slots.len());
         let home = |slot: u32| ids.order.as_ref().map_or(slot, |order| order[slot as usize]);
         self.slots.clear();
+        make_room(path, &mut self.slots, n)?;
         self.slots.extend(slots.map(home).zip(0..));
         self.slots.sort_unstable();
         self.with_vector_ids = which != Which::User;
@@ -52,11 +55,13 @@ impl Lookup {
         let vector_ids = (self.with_vector_ids, &ids.vector_ids, 4, 4);
         let values = (self.with_user_ids, &ids.values, 8, ids.value_bytes());
         let in_file = if ids.values_come_first() { [values, vector_ids] } else { [vector_ids, values] };
+        self.gather.make_room(path, n * (usize::from(self.with_vector_ids) + usize::from(self.with_user_ids)))?;
         for (_, section, stride, bytes) in in_file.into_iter().filter(|&(is_wanted, ..)| is_wanted) {
             let start = section.first_page * PAGE_BYTES as u64;
             self.slots.iter().for_each(|&(slot, _)| self.gather.want(start + stride * u64::from(slot), bytes));
         }
         self.step = Step::Entries;
+        Ok(())
     }
 
     /// Goes on after all pages that were asked for have arrived; true if there are more to ask for.
@@ -110,7 +115,7 @@ impl Lookup {
     }
 
     fn take_entries(&mut self, ids: &Ids) -> Result<()> {
-        let (n, bytes) = (self.slots.len(), self.gather.bytes());
+        let (path, n, bytes) = (&ids.file.path, self.slots.len(), self.gather.bytes());
         let n_vector_ids = if self.with_vector_ids { 4 * n } else { 0 };
         let (vector_ids, values) = if ids.values_come_first() {
             let (values, vector_ids) = bytes.split_at(bytes.len() - n_vector_ids);
@@ -119,7 +124,7 @@ impl Lookup {
             bytes.split_at(n_vector_ids)
         };
         if self.with_vector_ids {
-            self.vector_ids.resize(n, 0);
+            resize(path, &mut self.vector_ids, n, 0)?;
             for (&(slot, i), entry) in self.slots.iter().zip(vector_ids.chunks_exact(4)) {
                 self.vector_ids[i as usize] = ids.checked_vector_id(slot, u32_at(entry, 0))?;
             }
@@ -130,14 +135,15 @@ impl Lookup {
         }
         let entries = values.chunks_exact(ids.value_bytes() as usize);
         let Some(section) = &ids.bytes else {
-            self.values.resize(n, 0);
+            resize(path, &mut self.values, n, 0)?;
             for (&(_, i), entry) in self.slots.iter().zip(entries) {
                 self.values[i as usize] = u64_at(entry, 0);
             }
             return Ok(());
         };
         // Ids of different slots must not share bytes: otherwise a small file could ask for a lot of memory.
-        let (mut wanted, mut last, mut total) = (Vec::with_capacity(n), None::<(u32, u64)>, 0);
+        let (mut wanted, mut last, mut total) = (reserve(path, n)?, None::<(u32, u64)>, 0);
+        make_room(path, &mut self.text, n)?;
         self.text.resize(n, 0..0);
         let mut place = 0..0;
         for (&(slot, i), entry) in self.slots.iter().zip(entries) {
@@ -146,7 +152,7 @@ impl Lookup {
                 let least = last.map_or(0, |(_, end)| end);
                 if start < least || start > end || end > section.payload {
                     let (place, expected) = (place_of(slot), format!("a range within {least}..{}", section.payload));
-                    return Err(Error::corrupt(&ids.file.path, place, expected, format!("{start}..{end}")));
+                    return Err(Error::corrupt(path, place, expected, format!("{start}..{end}")));
                 }
                 wanted.push((start, end - start));
                 place = total..total + (end - start) as usize;
@@ -155,6 +161,7 @@ impl Lookup {
             self.text[i as usize] = place.clone();
         }
         self.gather.reset(ids.first_crc_page);
+        self.gather.make_room(path, wanted.len())?;
         let first = section.first_page * PAGE_BYTES as u64;
         wanted.into_iter().for_each(|(start, bytes)| self.gather.want(first + start, bytes));
         self.step = Step::Text;

@@ -92,10 +92,10 @@ impl Query for QueryState {
         shared.source.files().map_or(Ok(()), |files| self.progress.reads.submit(files, queue))
     }
 
-    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
+    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) -> Result<()> {
         let Times { latency_us, io_wait_us, rounds } = times;
         let counters = IvfCounters { latency_us, io_wait_us, rounds, ..self.progress.counters };
-        answers.add(i, &self.sorted, shared.centroids.metric, counters);
+        answers.add(&shared.centroids.path, i, &self.sorted, shared.centroids.metric, counters)
     }
 
     fn shrink(&mut self) {

@@ -123,10 +123,10 @@ impl Query for QueryState {
         shared.source.files().map_or(Ok(()), |files| self.ledger.reads.submit(files, queue))
     }
 
-    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
+    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) -> Result<()> {
         let Times { latency_us, io_wait_us, .. } = times;
         let counters = LshCounters { latency_us, io_wait_us, ..self.ledger.counters };
-        answers.add(i, &self.sorted, shared.vectors.metric, counters);
+        answers.add(&shared.vectors.path, i, &self.sorted, shared.vectors.metric, counters)
     }
 
     fn shrink(&mut self) {

@@ -44,7 +44,7 @@ impl LshIndex {
         let mut output = Output::allocate(queries.n, params.k)?;
         let found = self.pool.run(&search, interrupted)?;
         output.scatter(&found.kind);
-        (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k));
+        (_, output.user_ids) = ids_in_order(&self.ids, &found, &found.kind, Some(params.k))?;
         Ok(output)
     }
 
@@ -61,7 +61,7 @@ impl LshIndex {
     ) -> Result<Ticket> {
         let gather = |(index, queries, params): &(Arc<Self>, OwnedQueries, LshParams), found: Found<Answers<_>>| {
             let mut output = Output::gather(queries.borrow().n, params.k, &found.kind)?;
-            (_, output.user_ids) = ids_in_order(&index.ids, &found, &found.kind, Some(params.k));
+            (_, output.user_ids) = ids_in_order(&index.ids, &found, &found.kind, Some(params.k))?;
             Ok(output)
         };
         let prepare = |(index, queries, params): &'static (Arc<Self>, OwnedQueries, LshParams)| {

@@ -10,7 +10,7 @@ use crate::bytes::u64_at;
 use crate::distance::prefetch_line;
 use crate::error::{Error, Result};
 use crate::interrupt::Stop;
-use crate::memory::{collect, reserve};
+use crate::memory::collect;
 use crate::pagefile::{PAGE_BYTES, PageFile, Section};
 
 /// Bytes of a pointer.
@@ -52,9 +52,7 @@ impl Tables {
         let section = file.section("pointers", Some(n_pointers * POINTER_BYTES as u64))?;
         let checksums = file.load_checksums(interrupted)?;
         let bitmap = file.section("occupied", Some(n_entries.div_ceil(8)))?;
-        let raw = file.read_section(&bitmap, &checksums, interrupted)?;
-        let mut occupied: Vec<u8> = reserve(&file.path, raw.len())?;
-        occupied.extend_from_slice(&raw);
+        let occupied = file.read_section(&bitmap, &checksums, interrupted)?;
         let found = ones(&occupied);
         let past = occupied.last().is_some_and(|&last| !n_entries.is_multiple_of(8) && last >> (n_entries % 8) != 0);
         if past || found != n_buckets {

@@ -1,10 +1,13 @@
 //! What searches for the k nearest find, in the order in which queries end, and in theirs.
 
+use std::iter::once;
 use std::ops::Range;
+use std::path::Path;
 
 use super::nearest::{distance_of, slot_of};
 use crate::error::{Error, Result};
 use crate::ids::UserIds;
+use crate::memory::append;
 use crate::metric::Metric;
 
 /// Answers to a block of queries, with the counters of a kind of index; row i belongs to query i.
@@ -34,14 +37,14 @@ pub(crate) struct Answers<C> {
     pub counters: Vec<C>,
 }
 
-impl<C> Answers<C> {
-    /// Adds the results of `query`, which are keys in the order of their distances.
-    pub fn add(&mut self, query: usize, keys: &[u64], metric: Metric, counters: C) {
-        self.slots.extend(keys.iter().map(|&key| i64::from(slot_of(key))));
-        self.scores.extend(keys.iter().map(|&key| metric.score(distance_of(key))));
-        self.queries.push(query);
-        self.ends.push(self.slots.len());
-        self.counters.push(counters);
+impl<C: Copy> Answers<C> {
+    /// Adds the results of `query` in the index of the file at `path`, which are keys in the order of their distances.
+    pub fn add(&mut self, path: &Path, query: usize, keys: &[u64], metric: Metric, counters: C) -> Result<()> {
+        append(path, &mut self.slots, keys.iter().map(|&key| i64::from(slot_of(key))))?;
+        append(path, &mut self.scores, keys.iter().map(|&key| metric.score(distance_of(key))))?;
+        append(path, &mut self.queries, once(query))?;
+        append(path, &mut self.ends, once(self.slots.len()))?;
+        append(path, &mut self.counters, once(counters))
     }
 
     /// Which answer each query has.

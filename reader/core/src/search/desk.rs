@@ -450,7 +450,7 @@ impl<Q: Query> Lane<Q> {
                 let io_wait_us = clock.io_wait.as_secs_f32() * 1e6;
                 let times = Times { latency_us, io_wait_us, rounds: rounds.most };
                 let mut found = call.lock();
-                state.finish(&search.shared, *query, times, &mut found.answers);
+                state.finish(&search.shared, *query, times, &mut found.answers)?;
                 // The search may be gone after this.
                 call.end(found);
                 Ok(Progress::Answered)

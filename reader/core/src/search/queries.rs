@@ -9,6 +9,7 @@ const MAX_SQUARE: f64 = f32::MAX as f64 / 4.0;
 
 /// Components of all queries, row after row.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Values<'a> {
     /// For float32, float16, sq16 and sq8 indexes.
     Float32(&'a [f32]),

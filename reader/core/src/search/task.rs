@@ -67,7 +67,7 @@ pub(crate) trait Query: Default + Send + 'static {
     }
 
     /// Adds the results of query `i`, nearest first, and what it cost.
-    fn finish(&mut self, shared: &Self::Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers);
+    fn finish(&mut self, shared: &Self::Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) -> Result<()>;
 
     /// Releases what an idle state need not hold, such as the memory of an unusually long search.
     fn shrink(&mut self);

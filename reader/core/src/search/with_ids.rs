@@ -11,6 +11,7 @@ use super::task::{Query, Step, Times};
 use crate::engine::DataFile;
 use crate::error::Result;
 use crate::ids::{IdType, Ids, Lookup, Texts, UserIds};
+use crate::memory::append;
 use crate::pagefile::PAGE_BYTES;
 
 /// Reads of ids that a query has in flight at most, unless the rest of its search has more.
@@ -94,7 +95,7 @@ impl<Q: Finds> Query for WithIds<Q> {
                 return Ok(step);
             }
             self.is_active = true;
-            self.begin(shared);
+            self.begin(shared)?;
         }
         let Some(source) = &shared.ids else { return Ok(Step::Done) };
         if self.reads.in_flight() == 0 && self.lookup.advance(source.ids)? {
@@ -133,13 +134,13 @@ impl<Q: Finds> Query for WithIds<Q> {
         !self.is_active && self.query.looks_again()
     }
 
-    fn finish(&mut self, shared: &Self::Shared<'_>, i: usize, times: Times, found: &mut Self::Answers) {
-        self.query.finish(&shared.kind, i, times, &mut found.kind);
-        if shared.ids.is_some() {
-            found.vector_ids.extend_from_slice(self.lookup.vector_ids());
-            found.values.extend_from_slice(self.lookup.values());
-            self.lookup.text().for_each(|text| found.texts.push(text));
-        }
+    fn finish(&mut self, shared: &Self::Shared<'_>, i: usize, times: Times, found: &mut Self::Answers) -> Result<()> {
+        self.query.finish(&shared.kind, i, times, &mut found.kind)?;
+        let Some(source) = &shared.ids else { return Ok(()) };
+        let path = &source.ids.file.path;
+        append(path, &mut found.vector_ids, self.lookup.vector_ids().iter().copied())?;
+        append(path, &mut found.values, self.lookup.values().iter().copied())?;
+        self.lookup.text().try_for_each(|text| found.texts.append(path, text))
     }
 
     fn shrink(&mut self) {
@@ -152,13 +153,14 @@ impl<Q: Finds> Query for WithIds<Q> {
 
 impl<Q: Finds> WithIds<Q> {
     /// Turns to the ids of the results.
-    fn begin<S>(&mut self, shared: &Shared<'_, S>) {
+    fn begin<S>(&mut self, shared: &Shared<'_, S>) -> Result<()> {
         let results = self.query.end();
         if let Some(source) = &shared.ids
             && let Some(which) = source.ids.of_results()
         {
-            self.lookup.begin(source.ids, results.iter().map(|&key| slot_of(key)), which);
+            self.lookup.begin(source.ids, results.iter().map(|&key| slot_of(key)), which)?;
         }
+        Ok(())
     }
 
     /// Asks for the next page into a free buffer; false if there is none.
@@ -176,30 +178,33 @@ impl<Q: Finds> WithIds<Q> {
 
 /// Vector ids, unless slots are, and user ids of all results in the order of the queries. `answers` are those that were
 /// found; with `k`, each query has as many ids, of which missing ones are blank.
-pub(crate) fn ids_in_order<A, C>(
+pub(crate) fn ids_in_order<A, C: Copy>(
     ids: &Ids,
     found: &Found<A>,
     answers: &Answers<C>,
     k: Option<usize>,
-) -> (Vec<i64>, UserIds) {
+) -> Result<(Vec<i64>, UserIds)> {
+    let path = &ids.file.path;
     let (mut vector_ids, mut values, mut texts) = (Vec::new(), Vec::new(), Texts::default());
     let has_vector_ids = !ids.slots_are_ids();
     for i in answers.places() {
         let results = answers.results_of(i);
         let n_missing = k.map_or(0, |k| k - results.len());
         if has_vector_ids {
-            vector_ids.extend(found.vector_ids[results.clone()].iter().map(|&id| i64::from(id)));
-            vector_ids.extend(std::iter::repeat_n(-1, n_missing));
+            append(path, &mut vector_ids, found.vector_ids[results.clone()].iter().map(|&id| i64::from(id)))?;
+            append(path, &mut vector_ids, std::iter::repeat_n(-1, n_missing))?;
         }
         match ids.id_type {
             IdType::None => {}
             IdType::Int64 | IdType::Uint64 => {
-                values.extend_from_slice(&found.values[results]);
-                values.extend(std::iter::repeat_n(u64::MAX, n_missing));
+                append(path, &mut values, found.values[results].iter().copied())?;
+                append(path, &mut values, std::iter::repeat_n(u64::MAX, n_missing))?;
             }
             IdType::String | IdType::Binary => {
-                results.for_each(|result| texts.push(found.texts.get(result)));
-                (0..n_missing).for_each(|_| texts.push(&[]));
+                for result in results {
+                    texts.append(path, found.texts.get(result))?;
+                }
+                (0..n_missing).try_for_each(|_| texts.append(path, &[]))?;
             }
         }
     }
@@ -210,5 +215,5 @@ pub(crate) fn ids_in_order<A, C>(
         IdType::String => UserIds::String(texts),
         IdType::Binary => UserIds::Binary(texts),
     };
-    (vector_ids, user_ids)
+    Ok((vector_ids, user_ids))
 }

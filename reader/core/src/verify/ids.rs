@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ids::{BATCH, Ids, UserId};
 use crate::interrupt::{Stop, go_on};
 use crate::living::Slots;
+use crate::memory::collect;
 
 /// Vector ids are a permutation; user ids can be read and fill their section.
 pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Result<()> {
@@ -16,7 +17,7 @@ pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Resul
     while first < n {
         go_on(interrupted)?;
         let end = n.min(first.saturating_add(BATCH));
-        let slots: Vec<u32> = (first..end).collect();
+        let slots = collect(&path, (end - first) as usize, first..end)?;
         for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
             if seen.contains(id) {
                 return Err(Error::corrupt(
@@ -49,7 +50,8 @@ pub fn check_ids(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Resul
 pub fn check_order(ids: &Ids, n: u32, path: &Path, interrupted: Stop<'_>) -> Result<()> {
     for start in (0..n).step_by(BATCH as usize) {
         go_on(interrupted)?;
-        let slots: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
+        let end = n.min(start.saturating_add(BATCH));
+        let slots = collect(path, (end - start) as usize, start..end)?;
         let found = ids.vector_ids(&slots)?;
         if let Some((&slot, &id)) = slots.iter().zip(&found).find(|(slot, id)| slot != id) {
             let place = format!("vector id of slot {slot}");

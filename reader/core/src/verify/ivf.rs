@@ -9,15 +9,17 @@ use crate::bytes::u32s;
 use crate::directory::Directory;
 use crate::engine::Reading;
 use crate::error::{Error, Place, Result};
-use crate::interrupt::{Stop, go_on};
+use crate::interrupt::{Asked, Stop};
 use crate::ivf::IvfIndex;
 use crate::ivf::batch::{Batch, open_file};
 use crate::ivf::centroids::{Centroids, Codec};
 use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
-/// Lists after which the caller is asked whether to go on.
-const LISTS_AT_ONCE: u32 = 1024;
+/// What a list counts as, besides its vectors.
+const LIST_BYTES: usize = 128;
+/// Vectors of a list that are checked before the caller may be asked whether to go on.
+const VECTORS_AT_ONCE: usize = 1024;
 
 /// Opens the index and reads every list.
 pub fn check(directory: &Directory, interrupted: Stop<'_>) -> Result<()> {
@@ -34,20 +36,24 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupte
     let lists = batch.load(file, interrupted)?;
     let mut copies: Vec<u8> = reserve(&batch.path, batch.n_vectors as usize)?;
     copies.resize(batch.n_vectors as usize, 0);
+    let mut asked = Asked::new(interrupted);
     for number in 0..centroids.n_lists as u32 {
-        if number.is_multiple_of(LISTS_AT_ONCE) {
-            go_on(interrupted)?;
-        }
+        asked.go_on(LIST_BYTES)?;
         let list = batch.list(number);
         let bytes = batch.pages_of(&lists, list);
         let ids = &bytes[batch.ids_offset(list.size) as usize..][..4 * list.size as usize];
-        batch.check_ids(number, u32s(ids), 0)?;
-        for id in u32s(ids) {
-            let seen = &mut copies[(id - batch.first_vector) as usize];
-            *seen = seen.saturating_add(1);
-        }
         let rows = &bytes[..list.size as usize * centroids.row_bytes];
-        check_rows(batch, number, rows, centroids)?;
+        let mut least = 0;
+        let parts = ids.chunks(4 * VECTORS_AT_ONCE).zip(rows.chunks(VECTORS_AT_ONCE * centroids.row_bytes));
+        for ((ids, rows), first) in parts.zip((0..).step_by(VECTORS_AT_ONCE)) {
+            asked.go_on(ids.len() + rows.len())?;
+            least = batch.check_ids(number, u32s(ids), least)?;
+            for id in u32s(ids) {
+                let seen = &mut copies[(id - batch.first_vector) as usize];
+                *seen = seen.saturating_add(1);
+            }
+            check_rows(batch, number, first, rows, centroids)?;
+        }
     }
     match copies.iter().position(|&seen| !(1..=centroids.copies).contains(&usize::from(seen))) {
         Some(at) => {
@@ -58,8 +64,8 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids, interrupte
     }
 }
 
-/// Refuses rows of a list that no vector has.
-fn check_rows(batch: &Batch, number: u32, rows: &[u8], centroids: &Centroids) -> Result<()> {
+/// Refuses rows of a list, from row `first` on, that no vector has.
+fn check_rows(batch: &Batch, number: u32, first: u32, rows: &[u8], centroids: &Centroids) -> Result<()> {
     match &centroids.codec {
         Codec::Flat | Codec::Sq8 => Ok(()),
         Codec::Pq(book) => match rows.iter().find(|&&code| usize::from(code) >= book.n_centres()) {
@@ -69,6 +75,6 @@ fn check_rows(batch: &Batch, number: u32, rows: &[u8], centroids: &Centroids) ->
             }
             None => Ok(()),
         },
-        Codec::RabitQ(code) => batch.check_rows(code, number, 0, rows),
+        Codec::RabitQ(code) => batch.check_rows(code, number, first, rows),
     }
 }

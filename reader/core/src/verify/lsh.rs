@@ -11,19 +11,17 @@ use super::ids::{check_ids, check_order};
 use crate::bytes::u64_at;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
-use crate::interrupt::{Stop, go_on};
+use crate::interrupt::{Asked, Stop};
 use crate::lsh::buckets::Pointer;
 use crate::lsh::functions::{Address, floor};
 use crate::lsh::tables::POINTER_BYTES;
 use crate::lsh::{InMemory, LshIndex, Pair};
-use crate::memory::reserve;
+use crate::memory::{reserve, resize};
 use crate::pagefile::{PAGE_BYTES, PageFile};
 use crate::vectors::VECTORS_FILE;
 
 /// Vectors hashed at a time; whole units of reading, as long as these are smaller.
 const VECTORS_AT_ONCE: u32 = 1 << 20;
-/// Buckets after which the caller is asked whether to go on.
-const BUCKETS_AT_ONCE: u32 = 65_536;
 /// Pages read at a time.
 const PAGES_AT_ONCE: usize = 256;
 /// How much two programs may differ in a projection, per component and relative to the product of the lengths.
@@ -164,11 +162,9 @@ impl<'a> Walk<'a> {
     fn table(&mut self, radius: usize, table: usize, expected: &Expected, interrupted: Stop<'_>) -> Result<()> {
         let (functions, Pair { tables, buckets, .. }) = (&self.index.functions, self.pair);
         self.seen_slots.fill(0);
-        let mut n_slots = 0u64;
+        let (mut n_slots, mut asked) = (0u64, Asked::new(interrupted));
         for bucket in 0..1u32 << functions.hash_bits {
-            if bucket.is_multiple_of(BUCKETS_AT_ONCE) {
-                go_on(interrupted)?;
-            }
+            asked.go_on(POINTER_BYTES)?;
             let entry = functions.entry(radius, table, bucket);
             if !tables.has_pointer(entry) {
                 continue;
@@ -181,11 +177,12 @@ impl<'a> Walk<'a> {
             if !tables.is_occupied(entry) {
                 return Err(Error::corrupt(&tables.path, tables.name(entry), "none, as the bitmap says", "one"));
             }
-            n_slots += self.chain(entry, pointer, |slot, fingerprint| {
+            let belongs = |slot, fingerprint| {
                 let is_there =
                     |want: Address| want.bucket == bucket && buckets.fingerprint_of(want.rest) == fingerprint;
                 expected.of(radius, slot).is_none_or(is_there)
-            })?;
+            };
+            n_slots += self.chain(entry, pointer, belongs, &mut asked)?;
         }
         let n = buckets.n_slots();
         if n_slots != n {
@@ -196,10 +193,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Walks through the chain of a table's entry; the number of its entries. `belongs` says whether one does.
-    fn chain(&mut self, owner: u64, start: Pointer, belongs: impl Fn(u32, u32) -> bool) -> Result<u64> {
+    fn chain(
+        &mut self,
+        owner: u64,
+        start: Pointer,
+        belongs: impl Fn(u32, u32) -> bool,
+        asked: &mut Asked<'_>,
+    ) -> Result<u64> {
         let buckets = &self.pair.buckets;
         let (mut next, mut least, mut n_slots, mut length) = (Some(start), 0, 0, 0);
         while let Some(Pointer { offset, .. }) = next {
+            asked.go_on(buckets.block_bytes)?;
             let refuse = |what: &str, expected: &str, got: String| {
                 Err(Error::corrupt(&buckets.path, format!("block at offset {offset}{what}"), expected, got))
             };
@@ -268,7 +272,7 @@ impl Window {
             // Section "crc" has no checksums of its own pages.
             let pages = (self.checksums.len() as u64 + 1 - page).min(PAGES_AT_ONCE as u64);
             self.start = page * PAGE_BYTES as u64;
-            self.bytes.resize(pages as usize * PAGE_BYTES, 0);
+            resize(&self.file.path, &mut self.bytes, pages as usize * PAGE_BYTES, 0)?;
             self.file.read_pages(page, &self.checksums, &mut self.bytes)?;
         }
         Ok(&self.bytes[(offset - self.start) as usize..][..len])

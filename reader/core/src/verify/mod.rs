@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::{Stop, go_on};
 use crate::living;
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
+use crate::memory::resize;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::vectors::VECTORS_FILE;
 
@@ -98,7 +99,8 @@ fn check_file(
     let is_page_file = entry.name.ends_with(".imx");
     let mut pages = open_page_file(directory, &entry.name, manifest, interrupted)?;
     let (mut whole, mut masked) = (Sha256::new(), Sha256::new());
-    let mut chunk = vec![0u8; CHUNK_BYTES];
+    let mut chunk = Vec::new();
+    resize(&path, &mut chunk, CHUNK_BYTES, 0)?;
     let mut page = 0u64;
     loop {
         go_on(interrupted)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::common::ivf::{IvfSpec, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
-use crate::common::{Spec, write_index};
+use crate::common::{Spec, UINT8, write_index};
 use indexmill_core::lsh::InMemory;
 use indexmill_core::verify::verify_unless;
 use indexmill_core::{Error, Index, IvfIndex, LshIndex, Result};
@@ -80,7 +80,7 @@ fn asked_by_verify(path: &Path) -> usize {
 }
 
 #[test]
-fn verifying_within_a_large_table_batch_or_navigation_graph() {
+fn verifying_within_a_large_table_chain_batch_list_or_navigation_graph() {
     // Sixteen times as many buckets as are taken without a question: their file of 8 MiB alone is asked for 8 times.
     let tables = |hash_bits| {
         asked_by_verify(write_lsh(LshSpec { n_tables: 1, n_radii: 1, hash_bits, ..LshSpec::default() }).path())
@@ -89,6 +89,14 @@ fn verifying_within_a_large_table_batch_or_navigation_graph() {
     let lists =
         |n_lists| asked_by_verify(write_ivf(IvfSpec { n: 60, n_lists, n_batches: 1, ..IvfSpec::default() }).path());
     assert!(lists(4096) - lists(1024) >= 3);
+    // A list of many vectors, and chains of many blocks. Files, vectors and ids are read in few pieces of 1 MiB.
+    let vectors = |n| asked_by_verify(write_ivf(IvfSpec { n, n_lists: 1, n_batches: 1, ..IvfSpec::default() }).path());
+    assert!(vectors(50_000) - vectors(60) >= 8);
+    let entries = |n| {
+        let spec = LshSpec { n, dim: 2, dtype: UINT8, n_tables: 8, n_radii: 1, hash_bits: 2, ..LshSpec::default() };
+        asked_by_verify(write_lsh(spec).path())
+    };
+    assert!(entries(60_000) - entries(600) >= 14);
     let sample = |n_sample| asked_by_verify(write_index(Spec { n: 3000, n_sample, ..Spec::default() }).path());
     assert!(sample(3000) - sample(1000) >= 2);
 }

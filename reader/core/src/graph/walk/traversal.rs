@@ -58,6 +58,8 @@ pub(crate) struct Traversal {
     scanned: usize,
     navigation: NavigationSearch,
     navigated: Vec<u64>,
+    /// The nearest of a filter's sample.
+    sampled: Candidates,
     /// Centroids where a walk of few rounds starts.
     centroids: Vec<(f32, u32)>,
     /// Neighbours of expanded vertices, to be scored.
@@ -135,11 +137,11 @@ impl Traversal {
         let is_walked = shared.plan.through > 0 && shared.codes.are_held();
         let Some(filter) = shared.params.allow.as_ref().filter(|_| is_walked) else { return Ok(()) };
         self.fill_table(shared)?;
-        let (sample, mut nearest) = (filter.sample(), Candidates::default());
-        nearest.reset(ALLOWED_ENTRIES, false);
-        shared.codes.score(&mut self.table, sample, None, |i, distance| nearest.insert(key(distance, sample[i])));
-        self.counters.code_distances += sample.len() as u64;
-        nearest.keys().for_each(|key| self.candidates.insert(key, Some(filter.allowed())));
+        let (sample, Traversal { table, candidates, sampled, counters, .. }) = (filter.sample(), self);
+        sampled.reset(ALLOWED_ENTRIES, false);
+        shared.codes.score(table, sample, None, |i, distance| sampled.insert(key(distance, sample[i])));
+        counters.code_distances += sample.len() as u64;
+        sampled.keys().for_each(|key| candidates.insert(key, Some(filter.allowed())));
         Ok(())
     }
 

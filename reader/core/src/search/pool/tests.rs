@@ -58,8 +58,9 @@ impl Query for Scripted {
         Ok(true)
     }
 
-    fn finish(&mut self, _: &&Script, i: usize, _: Times, answers: &mut Vec<usize>) {
+    fn finish(&mut self, _: &&Script, i: usize, _: Times, answers: &mut Vec<usize>) -> Result<()> {
         answers.push(i);
+        Ok(())
     }
 
     fn shrink(&mut self) {}
@@ -277,8 +278,9 @@ impl Query for OneRead {
         Ok(true)
     }
 
-    fn finish(&mut self, _: &&Script, i: usize, _: Times, answers: &mut Vec<usize>) {
+    fn finish(&mut self, _: &&Script, i: usize, _: Times, answers: &mut Vec<usize>) -> Result<()> {
         answers.push(i);
+        Ok(())
     }
 
     fn shrink(&mut self) {}
@@ -399,8 +401,9 @@ impl Query for Lacking {
         self.n_lacking
     }
 
-    fn finish(&mut self, _: &&[usize], i: usize, _: Times, answers: &mut Vec<usize>) {
+    fn finish(&mut self, _: &&[usize], i: usize, _: Times, answers: &mut Vec<usize>) -> Result<()> {
         answers.push(i);
+        Ok(())
     }
 
     fn shrink(&mut self) {}
