@@ -246,7 +246,7 @@ def _check_rounds(
     cost = run_json(*asked)["cost"]
     far = indexmill.open(place(folder / "index", Path(store)), engine="ranges")
     found = [far.search(query, k).counters for query in queries]
-    exact = 0.1 if ids == "long text" else 1e-6  # so many pages do not come in whole rounds
+    exact = 0.4 if ids == "long text" else 1e-6  # so many pages come in rounds as their answers do
     assert cost["rounds"] == pytest.approx(np.mean([one["rounds"][0] for one in found]), rel=exact)
     names = (
         ("pages_read", "id_pages_read") if far.kind == "graph" else ("reads", "vector_reads", "id_pages_read")
