@@ -24,7 +24,7 @@ from pyarrow import fs
 from indexmill.formats.errors import InputError, first_line
 from indexmill.formats.location import shown_path, shown_url, without_credentials
 from indexmill.formats.sources.remote import RemoteFile
-from indexmill.formats.urls.client import Seen, read_in_time
+from indexmill.formats.urls.client import Seen, in_time_files
 from indexmill.formats.urls.retry import retried
 
 #: Where the options of a URL begin; elsewhere ``?`` stands for any character.
@@ -74,7 +74,7 @@ class InputFile:
         """
         if self.is_local:
             return self.filesystem.open_input_file(self.path)
-        return RemoteFile(read_in_time(self.filesystem), self.path, self.name)
+        return RemoteFile(in_time_files(self.filesystem), self.path, self.name)
 
     def infos(self, wanted: str | fs.FileSelector) -> Any:
         """Return what the file system knows of a path, or of the files of a selector.
@@ -86,7 +86,7 @@ class InputFile:
         """
         if self.is_local:
             return self.filesystem.get_file_info(wanted)
-        files = read_in_time(self.filesystem)
+        files = in_time_files(self.filesystem)
         doing = "listing" if isinstance(wanted, fs.FileSelector) else "looking for"
         return retried(lambda: files.get_file_info(wanted), f"{doing} {self.name}")
 
@@ -98,7 +98,7 @@ class InputFile:
         StorageError
             As `infos`.
         """
-        files = read_in_time(self.filesystem)
+        files = in_time_files(self.filesystem)
         return retried(lambda: files.seen(self.path), f"looking for {self.name}")
 
 

@@ -88,7 +88,7 @@ def reached(filesystem: Any) -> Any:
     return filesystem
 
 
-def read_in_time(filesystem: Any) -> ClientFiles | TimedFiles:
+def in_time_files(filesystem: Any) -> ClientFiles | TimedFiles:
     """Return the files of a file system of pyarrow, or of a client of fsspec behind it, each call in time."""
     files = reached(filesystem)
     return files if isinstance(files, (ClientFiles, TimedFiles)) else TimedFiles(files)

@@ -97,18 +97,14 @@ def root(
 def main() -> None:
     """Run the command line; the entry point of the `indexmill` script."""
     ended: list[SystemExit] = []
-    atexit.register(
-        _end_without_answers, ended
-    )  # the first that is registered, and so the last that is called
+    # Functions are called in reverse order at exit: this one is the last.
+    atexit.register(_end_without_answers, ended)
     try:
         app()
     except SystemExit as error:
         ended.append(error)
         if _calls_hang():
-            from pyarrow import fs
-
-            if hasattr(fs, "ensure_s3_finalized"):
-                atexit.unregister(fs.ensure_s3_finalized)  # waits for them
+            _leave_s3_as_it_is()
         raise
     finally:
         freeze()  # else the last collections of the interpreter walk all that was imported, for 0.2 s
@@ -117,6 +113,14 @@ def main() -> None:
 def _calls_hang() -> bool:
     client = sys.modules.get("indexmill.formats.urls.client")
     return client is not None and bool(client.calls_hang())
+
+
+def _leave_s3_as_it_is() -> None:
+    """Keep pyarrow from waiting, at exit, for calls that hang."""
+    from pyarrow import fs
+
+    if hasattr(fs, "ensure_s3_finalized"):
+        atexit.unregister(fs.ensure_s3_finalized)
 
 
 def _end_without_answers(ended: list[SystemExit]) -> None:

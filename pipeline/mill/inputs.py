@@ -97,7 +97,7 @@ class InputWatch:
             if now != self._seen.get(path):
                 raise InputError(
                     f"{path}: has changed since this build began: {_words(self._seen.get(path))} then, {_words(now)} "
-                    f"now; put the file back, or delete {self._record} to start over from what it holds now"
+                    f"now; put the file back as it was; or, to build from it as it is, delete {self._record} first"
                 )
 
     def _now(self) -> dict[str, list[int] | None]:

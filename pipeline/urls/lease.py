@@ -91,8 +91,8 @@ class Lease:
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(answer_seconds(0))
-        for name in (self.name, self._question):
-            with suppress(StorageError):
+        with suppress(StorageError):  # where one cannot be deleted, the other would only wait as long again
+            for name in (self.name, self._question):
                 self._storage.delete(name)
 
     def _leases(self) -> dict[str, int | None]:

@@ -33,7 +33,7 @@ from pyarrow import fs
 from indexmill.formats.errors import InputError, StorageError
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.sources.filesystem import locate
-from indexmill.formats.urls.client import Seen, reached, read_in_time
+from indexmill.formats.urls.client import Seen, in_time_files, reached
 from indexmill.formats.urls.pieces import Pieces
 from indexmill.formats.urls.retry import retried
 from indexmill.pipeline.execution.arguments import KEEP, replaced
@@ -83,7 +83,7 @@ class Storage:
         place = locate(url)
         self.url = url
         self._untimed = reached(place.filesystem)
-        self.filesystem: Any = place.filesystem if place.is_local else read_in_time(place.filesystem)
+        self.filesystem: Any = place.filesystem if place.is_local else in_time_files(place.filesystem)
         self._root = place.path.rstrip("/")
         self._scheme = urlsplit(url).scheme or "file"
         self._in_place = self.filesystem.type_name in _IN_PLACE
@@ -108,7 +108,7 @@ class Storage:
 
     def seen(self, name: str) -> Seen | None:
         """Return what storage knows of a file; None if there is none, or it is a directory."""
-        path, files = self._path(name), read_in_time(self.filesystem)
+        path, files = self._path(name), in_time_files(self.filesystem)
         found: Seen | None = self._try(lambda: files.seen(path), "looking for", name)
         return found
 

@@ -13,14 +13,14 @@ pub fn go_on(interrupted: Stop<'_>) -> Result<()> {
 /// Bytes of work after which the caller is asked: at most some milliseconds of it.
 const BYTES_AT_ONCE: usize = 1 << 17;
 
-/// A caller who is asked once enough bytes were worked through.
+/// Asks the caller whether to stop, once for every `BYTES_AT_ONCE` of work.
 pub struct Asked<'a> {
     interrupted: Stop<'a>,
     left: usize,
 }
 
 impl<'a> Asked<'a> {
-    /// One who is asked first after the first bytes.
+    /// Asks before the first bytes, too.
     pub fn new(interrupted: Stop<'a>) -> Self {
         Asked { interrupted, left: 0 }
     }

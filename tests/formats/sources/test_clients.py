@@ -33,7 +33,7 @@ from indexmill.formats.sources.remote import RemoteFile
 from indexmill.formats.sources.source import open_source
 from indexmill.formats.urls import client as client_module
 from indexmill.formats.urls import retry
-from indexmill.formats.urls.client import ClientFiles, read_in_time
+from indexmill.formats.urls.client import ClientFiles, in_time_files
 
 WRITERS: dict[str, Callable[[Path, Any], object]] = {
     "fbin": write_bin, "fvecs": write_vecs, "npy": np.save, "arrow": write_ipc, "h5": write_hdf5,
@@ -292,7 +292,7 @@ def test_calls_of_pyarrows_own_file_systems_that_hang_are_bounded(monkeypatch: p
 
     monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.01)
     monkeypatch.setattr(client_module, "MOST_LEFT", 2)
-    files = [read_in_time(Hanging()) for _ in range(3)]
+    files = [in_time_files(Hanging()) for _ in range(3)]
     for one in files[:2]:
         with pytest.raises(TimeoutError, match="no answer in 0 s"):
             one.get_file_info("x")

@@ -144,7 +144,7 @@ def leaves_task(
 
 
 def choose_task(
-    files: RegionFiles, met: list[str], part: int, p: BuildArguments, allowance: Allowance, batch_bytes: int,
+    files: RegionFiles, met_files: list[str], part: int, p: BuildArguments, allowance: Allowance, batch_bytes: int,
     out: str, threads: int, advance: Advance = lambda vertices: None,
 ) -> None:  # fmt: skip
     """Choose the lists of a part; write a chunk file: key place, value the first of the ids, payload ends of edges."""
@@ -153,14 +153,16 @@ def choose_task(
     lists = np.empty((len(ids), first_degree(p.max_degree, p.saturate)), np.uint32)
     degrees = np.empty(len(ids), np.int32)
     most = most_received(len(ids), p.max_degree)
-    for span, received in read_ahead(_received(met, (first, last), ids, MET, most, allowance.buffer_bytes)):
+    for span, received in read_ahead(
+        _received(met_files, (first, last), ids, MET, most, allowance.buffer_bytes)
+    ):
         crew.choose(received, CANDIDATES * p.max_degree, lists[span], degrees[span])
         del received
     del crew
     places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
     pairs, starts = edges_both_ways(ids, first, lists, degrees, places)
     del lists, degrees
-    notes = notes_of(misses_of(met))
+    notes = notes_of(misses_of(met_files))
     runs = _edge_runs(pairs, starts, threads)
     write_runs(out, runs, run_end_encoded=False, batch_bytes=batch_bytes, notes=notes)
 
@@ -178,7 +180,7 @@ def _edge_runs(pairs: NDArray[np.uint64], starts: NDArray[np.int64], threads: in
 
 
 def unite_task(
-    files: RegionFiles, edges: list[str], part: int, p: BuildArguments, allowance: Allowance, batch_bytes: int,
+    files: RegionFiles, edge_files: list[str], part: int, p: BuildArguments, allowance: Allowance, batch_bytes: int,
     out: str, threads: int, advance: Advance = lambda vertices: None,
 ) -> None:  # fmt: skip
     """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.
@@ -190,13 +192,13 @@ def unite_task(
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     most = most_received(len(ids), p.max_degree)
     for span, received in read_ahead(
-        _received(edges, (first, last), ids, ENDS, most, allowance.buffer_bytes)
+        _received(edge_files, (first, last), ids, ENDS, most, allowance.buffer_bytes)
     ):
         crew.unite(received, lists[span])
         del received
     del crew
     values = np.full(len(ids), part, np.uint32)
-    notes = notes_of(misses_of(edges[:1]))  # each has those of all regions
+    notes = notes_of(misses_of(edge_files[:1]))  # each has those of all regions
     write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes, notes=notes)
 
 

@@ -81,7 +81,7 @@ fn asked_by_verify(path: &Path) -> usize {
 
 #[test]
 fn verifying_within_a_large_table_chain_batch_list_or_navigation_graph() {
-    // Sixteen times as many buckets as are taken without a question: their file of 8 MiB alone is asked for 8 times.
+    // Many times as many buckets as are taken without a question: their file of 8 MiB alone is asked for 8 times.
     let tables = |hash_bits| {
         asked_by_verify(write_lsh(LshSpec { n_tables: 1, n_radii: 1, hash_bits, ..LshSpec::default() }).path())
     };
