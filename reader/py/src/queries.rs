@@ -21,38 +21,28 @@ pub fn with_queries<T: Send>(
 
 /// A copy of `queries`, as [`with_queries`] takes them.
 pub fn copied(py: Python<'_>, queries: &Bound<'_, PyAny>, want: &str) -> PyResult<OwnedQueries> {
-    borrowed(py, queries, want, |queries| Ok(queries.copied()))
-}
-
-fn borrowed<T>(
-    py: Python<'_>,
-    queries: &Bound<'_, PyAny>,
-    want: &str,
-    work: impl FnOnce(&Queries<'_>) -> PyResult<T>,
-) -> PyResult<T> {
     if let Ok(array) = queries.extract() {
-        return with_array(py, &array, Values::Float32, work);
+        return copied_array(py, &array, Values::Float32);
     }
     if let Ok(array) = queries.extract() {
-        return with_array(py, &array, Values::Uint8, work);
+        return copied_array(py, &array, Values::Uint8);
     }
     if let Ok(array) = queries.extract() {
-        return with_array(py, &array, Values::Int8, work);
+        return copied_array(py, &array, Values::Int8);
     }
     Err(errors::input(py, format!("queries: expected a 2-D {want} array, got another type or shape; convert them")))
 }
 
-fn with_array<'a, X: Element, T>(
+fn copied_array<'a, X: Element>(
     py: Python<'_>,
     array: &'a PyReadonlyArray2<'_, X>,
-    values: impl FnOnce(&'a [X]) -> Values<'a>,
-    work: impl FnOnce(&Queries<'_>) -> PyResult<T>,
-) -> PyResult<T> {
+    values: fn(&'a [X]) -> Values<'a>,
+) -> PyResult<OwnedQueries> {
     // `as_slice` takes arrays in the order of columns as well.
     let components = if array.is_c_contiguous() { array.as_slice().ok() } else { None };
     let Some(components) = components else {
         let message = "queries: expected a C-contiguous array, got another order, strides or addresses";
         return Err(errors::input(py, format!("{message}; pass numpy.require(queries, requirements=\"CA\")")));
     };
-    work(&Queries { values: values(components), n: array.shape()[0], dim: array.shape()[1] })
+    Ok(Queries { values: values(components), n: array.shape()[0], dim: array.shape()[1] }.copied())
 }
