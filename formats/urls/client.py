@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -139,8 +139,15 @@ def in_time(
     return _told(answer.result)
 
 
+def leave(threads: Iterable[threading.Thread]) -> None:
+    """Note threads whose calls of storage are waited for no more."""
+    with _LOCK:
+        left = _LEFT_OF_TYPES.setdefault("", [])
+        left[:] = [thread for thread in (*left, *threads) if thread.is_alive()]
+
+
 def calls_hang() -> bool:
-    """Return whether calls of pyarrow's own file systems were left behind that have not ended."""
+    """Return whether calls of pyarrow's own file systems, or calls of `leave`, were left behind and have not ended."""
     with _LOCK:
         return any(thread.is_alive() for left in _LEFT_OF_TYPES.values() for thread in left)
 

@@ -19,6 +19,7 @@ from indexmill.pipeline.append.addition import (
     check_size,
     column_types,
 )
+from indexmill.pipeline.mill.inputs import ObjectWatch
 
 #: A norm may exceed M by this share before it counts as larger: sums of one vector differ in their last digits.
 _NORM_SLACK = 1e-9
@@ -74,6 +75,8 @@ def check_source(index: Extendable, source: VectorSource) -> None:
 class CheckedSource:
     """A source that passes each batch to `check` as it streams by, and notes where batches come from.
 
+    After the last batch it refuses files at URLs that were replaced since it was made; see `ObjectWatch`.
+
     Attributes
     ----------
     origins : list of (first vector id, path, row of it)
@@ -81,7 +84,7 @@ class CheckedSource:
     """
 
     def __init__(self, source: VectorSource, check: Callable[[VectorBatch], None] | None) -> None:
-        self._source, self._check = source, check
+        self._source, self._check, self._watch = source, check, ObjectWatch(source)
         self.n_vectors, self.dim, self.dtype = source.n_vectors, source.dim, source.dtype
         self.id_type, self.paths, self.metadata_schema = source.id_type, source.paths, source.metadata_schema
         self.origins: list[tuple[int, str, int]] = []
@@ -93,6 +96,7 @@ class CheckedSource:
             if self._check is not None:
                 self._check(batch)
             yield batch
+        self._watch.check()
 
     def read(self, rows: NDArray[np.int64]) -> Vectors:
         """See `VectorSource.read`."""

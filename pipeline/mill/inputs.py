@@ -42,7 +42,7 @@ class ObjectWatch:
             if now != before:
                 raise InputError(
                     f"{file.name}: replaced while it was read: {_object_words(before)} before, {_object_words(now)} "
-                    "now; nothing was published; run the build again, and leave the file alone until it has ended"
+                    "now; nothing was published; run it again, and leave the file alone until it has ended"
                 )
 
 

@@ -1,8 +1,8 @@
 """Reads of storage, made side by side, and again where no answer comes: the answer that comes first counts.
 
 A read that hangs cannot be ended, and some of pyarrow's own file systems have no time-outs. So threads are daemons, and
-only the caller takes up what they return: a thread that was left behind touches nothing. The last try counts as failed
-when any other call would, and all tries before it with it.
+only the caller takes up what they return: a thread that was left behind touches nothing, and a command ends without it.
+The last try counts as failed when any other call would, and all tries before it with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from indexmill.formats.errors import StorageError
-from indexmill.formats.urls.client import answer_seconds, no_answer
+from indexmill.formats.urls.client import answer_seconds, leave, no_answer
 from indexmill.formats.urls.retry import failed
 from indexmill.reader.stored import TIMEOUT_S
 
@@ -74,38 +74,42 @@ def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
     """
     arrived: SimpleQueue[tuple[int, T | None, Exception | None]] = SimpleQueue()
     waiting, live = deque(range(len(reads))), dict[int, _Live]()
+    threads: list[threading.Thread] = []
 
     def begin(place: int) -> None:
         one = live.setdefault(place, _Live())
         one.tries, one.unanswered, one.began = one.tries + 1, one.unanswered + 1, time.monotonic()
-        _start(reads[place].make, place, arrived)
+        threads.append(_start(reads[place].make, place, arrived))
 
-    while waiting or live:
-        n_bytes = sum(reads[place].n_bytes for place in live)
-        while waiting and (not live or _has_room(len(live), n_bytes + reads[waiting[0]].n_bytes)):
-            n_bytes += reads[waiting[0]].n_bytes
-            begin(waiting.popleft())
-        for place, one in live.items():
-            one.wait_for(reads[place], n_bytes)
-        until = min(one.until for one in live.values())
-        try:
-            place, answer, error = arrived.get(timeout=max(0.0, until - time.monotonic()))
-        except Empty:
-            for place in [place for place, one in live.items() if one.until <= time.monotonic()]:
-                if live[place].tries == TRIES:
-                    raise _end_of(reads[place], live[place]) from None
-                begin(place)
-            continue
-        if place not in live:  # another try was faster
-            continue
-        if error is None:
-            del live[place]
-            yield place, answer  # type: ignore[misc]
-            continue
-        live[place].unanswered -= 1
-        live[place].error = error
-        if not live[place].unanswered:
-            raise error
+    try:
+        while waiting or live:
+            n_bytes = sum(reads[place].n_bytes for place in live)
+            while waiting and (not live or _has_room(len(live), n_bytes + reads[waiting[0]].n_bytes)):
+                n_bytes += reads[waiting[0]].n_bytes
+                begin(waiting.popleft())
+            for place, one in live.items():
+                one.wait_for(reads[place], n_bytes)
+            until = min(one.until for one in live.values())
+            try:
+                place, answer, error = arrived.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                for place in [place for place, one in live.items() if one.until <= time.monotonic()]:
+                    if live[place].tries == TRIES:
+                        raise _end_of(reads[place], live[place]) from None
+                    begin(place)
+                continue
+            if place not in live:  # another try was faster
+                continue
+            if error is None:
+                del live[place]
+                yield place, answer  # type: ignore[misc]
+                continue
+            live[place].unanswered -= 1
+            live[place].error = error
+            if not live[place].unanswered:
+                raise error
+    finally:
+        leave(threads)
 
 
 def answer(read: Read[T]) -> T:
@@ -125,14 +129,16 @@ def _has_room(n_reads: int, n_bytes: int) -> bool:
 
 def _start(
     make: Callable[[], T], place: int, arrived: SimpleQueue[tuple[int, T | None, Exception | None]]
-) -> None:
+) -> threading.Thread:
     def run() -> None:
         try:
             arrived.put((place, make(), None))
         except Exception as error:
             arrived.put((place, None, error))
 
+    thread = threading.Thread(target=run, name="indexmill-open", daemon=True)
     try:
-        threading.Thread(target=run, name="indexmill-open", daemon=True).start()
+        thread.start()
     except RuntimeError as error:
         raise StorageError(f"no thread for a request: {error}; lower the number of threads") from None
+    return thread

@@ -19,10 +19,12 @@ from tests.support.s3 import FlakyServer, flaky_server
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.source import array_source, open_queries, open_source
 from indexmill.formats.urls import retry
+from indexmill.pipeline.append.run import run_append
+from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.mill.inputs import ObjectWatch
 from indexmill.pipeline.mill.store import MARKER
 from indexmill.pipeline.sets.build import run_build_or_set
-from indexmill.pipeline.spec import BuildSpec, IvfParameters, Parameters
+from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
 
 RNG = np.random.default_rng(3)
 VECTORS, OTHERS = (RNG.standard_normal((600, 8)).astype(np.float32) for _ in range(2))
@@ -149,7 +151,7 @@ def test_an_input_that_is_replaced_between_its_hash_and_its_reading_is_refused(
     shown = open_source(address).paths[0]
     assert said.startswith(f"{shown}: replaced while it was read: 19,328 bytes, version ")
     assert said.endswith(
-        " now; nothing was published; run the build again, and leave the file alone until it has ended"
+        " now; nothing was published; run it again, and leave the file alone until it has ended"
     )
     assert "secret" not in said
     run_build_or_set(spec)
@@ -174,6 +176,26 @@ def test_a_set_of_an_input_that_is_replaced_is_refused(
     run_build_or_set(ivf("array", tmp_path / "expected", parts=2, parameters=codes), array_source(VECTORS))
     assert files(tmp_path / "set") == files(tmp_path / "expected")
     assert not list(Path(f"{spec.out}.work").glob("input-*.json"))
+
+
+@pytest.mark.parametrize("kind", ["graph", "ivf", "lsh"])
+def test_vectors_of_an_append_that_are_replaced_are_refused(tmp_path: Path, kind: str) -> None:
+    parameters = {
+        "graph": Parameters.model_validate({"R": 8}),
+        "ivf": IvfParameters.model_validate({"lists": 4}),
+        "lsh": LshParameters(),
+    }[kind]
+    index = tmp_path / "index"
+    run_build_or_set(BuildSpec(input=["array"], out=str(index), parameters=parameters), array_source(VECTORS))
+    before = files(index)
+    more = f"memory://{tmp_path.name}/more.npy"
+    put = by_fsspec(more)
+    put(QUERIES)
+    acts = Acts("advance ingest", lambda: put(OTHER_QUERIES))
+    with pytest.raises(InputError, match=f"{more}: replaced while it was read: .* nothing was published"):
+        run_append(index, lambda names: open_source(more), RunOptions(), acts)
+    assert acts.acted == 1
+    assert files(index) == before
 
 
 @pytest.mark.parametrize(

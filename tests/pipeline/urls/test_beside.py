@@ -136,6 +136,12 @@ def test_a_read_whose_every_try_hangs_ends_in_an_error(released: threading.Event
     with pytest.raises(StorageError, match=said):
         dict(answers([named(lambda: None), named(read)]))
     assert len(made) == beside.TRIES
+    assert client.calls_hang(), "a command must not wait for them at its end"
+    released.set()
+    for thread in threading.enumerate():
+        if thread.name == "indexmill-open":
+            thread.join()
+    assert not client.calls_hang()
 
 
 @pytest.mark.usefixtures("impatient")
