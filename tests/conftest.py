@@ -17,6 +17,7 @@ from tests.support.indexes.clusters import Clustered, make_clustered
 from tests.support.slow import SLOW
 
 from indexmill.pipeline.execution import failpoint
+from indexmill.pipeline.mill.peak import ProcessTree
 
 if TYPE_CHECKING:
     from tests.support.processes.ray_cluster import Three
@@ -79,6 +80,28 @@ def kernels_are_compiled_here() -> Iterator[None]:
         patch("indexmill.pipeline.hnsw.run.compile_kernels", lambda *_: None),
     ):
         yield
+
+
+_counted = ProcessTree.counted
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_do_not_count() -> Iterator[None]:
+    """Count the memory of a test's process alone: its children serve other tests, and to look at several takes long."""
+    with patch.object(ProcessTree, "counted", _only_this_process):
+        yield
+
+
+def _only_this_process(tree: ProcessTree) -> list[int | str]:
+    return ["self"] if tree.root == "self" else _counted(tree)
+
+
+@pytest.fixture(autouse=True)
+def children_count_where_they_matter(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, children_do_not_count: None
+) -> None:
+    if any(map(request.node.get_closest_marker, ("memory", "ray"))):
+        monkeypatch.setattr(ProcessTree, "counted", _counted)
 
 
 @pytest.fixture(scope="session")

@@ -243,7 +243,7 @@ class GenerationRun:
         from indexmill.reader.index import Index
 
         with self.reading(index):
-            return Index(index, "pread")
+            return Index(index)
 
     def _check_keep(self, links: bool) -> None:
         """Refuse before the work what cannot be kept after it."""

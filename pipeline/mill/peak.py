@@ -116,16 +116,20 @@ class ProcessTree:
     ----------
     root : int, optional
         Process id; default: this process.
+
+    Attributes
+    ----------
+    root : int or "self"
     """
 
     def __init__(self, root: int | None = None) -> None:
-        self._root: int | str = "self" if root is None else root
+        self.root: int | str = "self" if root is None else root
         self._worked: set[int] = set()
 
     def counted(self) -> list[int | str]:
         """Return the root and its descendants, without Ray's daemons and the workers that had no task yet."""
-        found: list[int | str] = [self._root]
-        waiting = [(pid, True) for pid in child_pids(self._root)]
+        found: list[int | str] = [self.root]
+        waiting = [(pid, True) for pid in child_pids(self.root)]
         worked = set()
         while waiting:
             pid, parent_counts = waiting.pop()

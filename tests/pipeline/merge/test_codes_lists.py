@@ -189,11 +189,11 @@ def test_deleted_vectors_of_flat_lists_train_no_codebook(tmp_path: Path) -> None
 def test_the_choice_of_a_codebook_takes_what_it_says(tmp_path: Path, how: str) -> None:
     """Whatever was deleted of flat lists, and however many lists and batches there are."""
     dim, rng = 128, np.random.default_rng(1)
-    near, far = (rng.normal(size=(n, 4)).repeat(dim // 4, 1).astype(np.float32) for n in (9_000, 50_000))
+    near, far = (rng.normal(size=(n, 4)).repeat(dim // 4, 1).astype(np.float32) for n in (9_000, 20_000))
     lists = {"lists": 300, "batch_vectors": 1_000} if how == "many lists" else {}
     parts = [build(tmp_path / "0", near, **PQ), build(tmp_path / "1", far * 99, **lists)]
     if how == "deleted":
-        indexmill.delete(parts[1], np.arange(42_000), by="vector")
+        indexmill.delete(parts[1], np.arange(12_000), by="vector")
     with OpenedLists(parts[0]) as base, OpenedLists(parts[1]) as other:
         form, most = ListsForm.common([base, other], 0), 8_193
         told = choice_bytes(form, [base, other], False, 1)

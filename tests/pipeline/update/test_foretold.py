@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.cli import run_json
 from tests.support.processes.memory import needs_sizes
 
 import indexmill
 from indexmill.jobs.bench.common import process
 from indexmill.jobs.bench.common.process import indexmill as command
-from indexmill.jobs.bench.common.process import told
 from indexmill.jobs.bench.programs.job import watched, write_job
 
 pytestmark = pytest.mark.memory
@@ -23,7 +23,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "graph": {"R": 24, "pq_bytes": 16},
     "graph of floats": {"R": 24, "pq_bytes": 16, "pq_rotation": "opq", "metric": "cosine"},
     "ivf": {"kind": "ivf", "lists": 256},
-    "ivf pq": {"kind": "ivf", "lists": 256, "codec": "pq", "pq_bytes": 16, "keep_vectors": True},
     "ivf opq": {
         "kind": "ivf", "lists": 256, "codec": "pq", "pq_bytes": 16, "pq_rotation": "opq", "keep_vectors": True,
     },
@@ -70,7 +69,7 @@ def test_memory_and_scratch_space_are_those_of_the_plan(
         work = tmp_path / "work"
         top = {**what, "out": step, "work": str(work), "workers": 2, "memory": "8GiB"}
         job = write_job(tmp_path / f"{step}.toml", top)
-        plan = told(command("plan", job, json=True))
+        plan = run_json("plan", job)
         memory = scratch = 0
         for _ in range(RUNS):
             shutil.rmtree(tmp_path / step, ignore_errors=True)
