@@ -17,6 +17,9 @@ from indexmill.pipeline.spec import BuildSpec
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+#: Components of all vectors from which a build is planned first: the trials of a plan take 5 to 20 seconds, such a
+#: build takes minutes.
+PLANNED_FROM = 400_000_000
 #: The note of a plan whose job computes on a GPU.
 NO_GPU = (
     "seconds and memory are those of compute cpu: what a GPU saves, and what CUDA takes, is not predicted"

@@ -33,6 +33,7 @@ FLOORS = (
     {"update"},
     {"tune", "reorder", "merge", "export"},
     {"compact"},
+    {"cut"},
     {"cluster"},
     {"plan", "relayout"},
     {"sets"},

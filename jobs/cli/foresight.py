@@ -14,10 +14,6 @@ from indexmill.jobs.console.progress import Lines
 from indexmill.jobs.console.whole import WholeBuild
 from indexmill.pipeline.spec import BuildSpec
 
-#: Components of all vectors from which a build is planned first: the trials of a plan take 5 to 20 seconds, such a
-#: build takes minutes.
-PLANNED_FROM = 400_000_000
-
 
 def foresee(spec: BuildSpec, progress: WholeBuild | Lines) -> None:
     """Hand the plan of a large build to `progress`, if that shows the time left; a plan that fails is left out.
@@ -35,6 +31,7 @@ def foresee(spec: BuildSpec, progress: WholeBuild | Lines) -> None:
 def _is_large(spec: BuildSpec) -> bool:
     from indexmill.formats.errors import IndexmillError
     from indexmill.pipeline.build import open_input
+    from indexmill.pipeline.plan import PLANNED_FROM
 
     try:
         source = open_input(spec)

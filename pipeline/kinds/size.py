@@ -262,7 +262,15 @@ class Size(ABC, Generic[S]):
 
 
 class ClusterSize(Size[S]):
-    """The size of a build that can also be planned on a cluster."""
+    """The size of a build that can also be planned on a cluster.
+
+    Attributes
+    ----------
+    has_cuts : bool
+        Whether less memory may cut the same index into more pieces, which nodes build side by side.
+    """
+
+    has_cuts: ClassVar[bool] = False
 
     @abstractmethod
     def node_rates(self, place: Path) -> Any:

@@ -67,11 +67,12 @@ def build(
     >>> index = indexmill.build(vectors, "words.index", ids=words, metric="cosine")
     >>> index.search(vectors[:3], k=5).ids
     """
+    from indexmill.pipeline.cut import cut_for_cluster
     from indexmill.pipeline.sets.build import run_build_or_set
 
     spec, source = stream_job_of(vectors, out, parameters, ids, metadata)
     with shown_progress(progress) as bars:
-        run_build_or_set(spec, source, bars)
+        run_build_or_set(cut_for_cluster(spec, source, bars), source, bars)
     return open(spec.out)
 
 

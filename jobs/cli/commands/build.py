@@ -55,6 +55,7 @@ def _build(options: Options) -> None:
     from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import build_progress
     from indexmill.pipeline.build import run_build
+    from indexmill.pipeline.cut import cut_for_cluster
     from indexmill.pipeline.urls.output import read_run_at
 
     spec = options.given.spec(options.job)
@@ -62,6 +63,7 @@ def _build(options: Options) -> None:
         _build_set(spec, options.json_)
         return
     with build_progress() as progress:
+        spec = cut_for_cluster(spec, progress=progress)
         foresee(spec, progress)
         manifest = run_build(spec, progress=progress)
     run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None

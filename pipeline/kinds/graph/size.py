@@ -92,6 +92,7 @@ class GraphSize(ClusterSize[GraphShape]):
     before_kernels = ClusterSize.before_kernels | {"cluster", "assign", "carve", "regions"}
     start_seconds = 2.0
     chosen_in, trained_in = "format", "encode"
+    has_cuts = True
 
     def __init__(
         self, job: Job, source: VectorSource, fanouts: Fanouts = FANOUTS, by_codes: bool = False

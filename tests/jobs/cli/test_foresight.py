@@ -36,7 +36,7 @@ def line_after(spec: BuildSpec) -> str:
 
 
 def test_a_large_build_has_a_plan(spec: BuildSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foresight, "PLANNED_FROM", 8000)
+    monkeypatch.setattr("indexmill.pipeline.plan.PLANNED_FROM", 8000)
     line = line_after(spec)
     assert "ingest (1 of 8)" in line  # as many as an index of inverted lists has
     assert "left" in line
@@ -47,7 +47,7 @@ def test_a_large_build_has_a_plan(spec: BuildSpec, tmp_path: Path, monkeypatch: 
 def test_the_planning_is_no_stage_of_the_build(
     memory: int, spec: BuildSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foresight, "PLANNED_FROM", 8000)
+    monkeypatch.setattr("indexmill.pipeline.plan.PLANNED_FROM", 8000)
     bar = WholeBuild(Console(file=io.StringIO()))
     foresight.foresee(spec.model_copy(update={"memory": memory}), bar)
     bar.start("ingest", 1, "vectors")
@@ -62,7 +62,7 @@ def test_a_small_build_begins_at_once(spec: BuildSpec) -> None:
 def test_a_job_that_cannot_be_planned_is_left_to_the_build(
     spec: BuildSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foresight, "PLANNED_FROM", 8000)
+    monkeypatch.setattr("indexmill.pipeline.plan.PLANNED_FROM", 8000)
     assert "left" not in line_after(spec.model_copy(update={"memory": 1}))
     assert "left" not in line_after(spec.model_copy(update={"input": ["none.npy"]}))
 
@@ -70,6 +70,6 @@ def test_a_job_that_cannot_be_planned_is_left_to_the_build(
 def test_without_a_terminal_nothing_is_planned(
     spec: BuildSpec, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(foresight, "PLANNED_FROM", 0)
+    monkeypatch.setattr("indexmill.pipeline.plan.PLANNED_FROM", 0)
     foresight.foresee(spec, Lines())
     assert capsys.readouterr().err == ""
