@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.location import is_mirrored, is_url, local_name, local_path, shown_url
@@ -37,12 +37,15 @@ from indexmill.pipeline.urls.output import url_output
 from indexmill.pipeline.urls.remote import store_at
 from indexmill.pipeline.urls.storage import open_storage
 
+Fit: TypeAlias = Callable[[BuildSpec, VectorSource, Progress], BuildSpec]
+
 
 def run_build(
     spec: BuildSpec,
     source: VectorSource | VectorStream | None = None,
     progress: Progress | None = None,
     shared: Shared | None = None,
+    fit: Fit | None = None,
 ) -> dict[str, Any]:
     """Build and publish an index; a build that was killed resumes where it stopped.
 
@@ -55,6 +58,8 @@ def run_build(
     progress : Progress, optional
     shared : Shared, optional
         What the set has in common of which the input is a part.
+    fit : callable, optional
+        Returns the job to build in place of one whose output and input were found good; not asked for a stream.
 
     Returns
     -------
@@ -76,7 +81,10 @@ def run_build(
         progress = progress or Silent()
         if isinstance(source, VectorStream):
             return _build_stream(spec, source, progress, publish)
-        size = resolved(spec, source or open_input(spec), progress)
+        source = source or open_input(spec)
+        if fit is not None:
+            spec = fit(spec, source, progress)
+        size = resolved(spec, source, progress)
         size.check_given()
         with held(open_store(spec), bool(spec.work)) as store:
             store.scratch = size.scratch_limit(store)

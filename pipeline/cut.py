@@ -12,14 +12,13 @@ import json
 from indexmill.formats.device import read_profile
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.formats.sources.source import VectorSource
-from indexmill.formats.sources.stream import VectorStream
-from indexmill.pipeline.build import open_input, open_store
+from indexmill.pipeline.build import open_store
 from indexmill.pipeline.cluster import cluster_of, make_cluster_plan, why_one_machine
 from indexmill.pipeline.devices import profile_path
 from indexmill.pipeline.execution.executors import names_cluster, running_nodes
 from indexmill.pipeline.kinds.registry import kind_of
 from indexmill.pipeline.kinds.size import ClusterSize
-from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.mill.progress import Progress, stage_progress
 from indexmill.pipeline.mill.store import held
 from indexmill.pipeline.plan import PLANNED_FROM
 from indexmill.pipeline.spec import BuildSpec
@@ -28,28 +27,20 @@ from indexmill.pipeline.spec import BuildSpec
 NAME = "cut.json"
 
 
-def cut_for_cluster(
-    spec: BuildSpec, source: VectorSource | VectorStream | None = None, progress: Progress | None = None
-) -> BuildSpec:
+def cut_for_cluster(spec: BuildSpec, vectors: VectorSource, progress: Progress) -> BuildSpec:
     """Return a job with the memory by which the running cluster that it names builds its index first.
 
     All other jobs, and inputs too small to plan, are returned as they are. A build that resumes has the memory that its
     first run chose: stages of another cut would be made anew.
 
-    Parameters
-    ----------
-    source : VectorSource or VectorStream, optional
-        Open vectors; by default `spec.input` is opened.
-
     Raises
     ------
     IndexmillError
-        As the build, and `make_cluster_plan`.
+        As `make_cluster_plan`, or if the work directory cannot be used.
     """
     if spec.executor != "ray" or not names_cluster(spec.ray_address) or not _may_be_cut(spec):
         return spec
-    vectors = source or open_input(spec)
-    if isinstance(vectors, VectorStream) or vectors.n_vectors * vectors.dim < PLANNED_FROM:
+    if vectors.n_vectors * vectors.dim < PLANNED_FROM:
         return spec
     job = [
         spec.parameters.model_dump(mode="json"),
@@ -63,7 +54,7 @@ def cut_for_cluster(
         path = store.root / NAME
         chosen = json.loads(path.read_text()) if path.exists() else {}
         if chosen.get("job") != key:
-            with stage_progress(progress or Silent(), "cut", 1, "cluster"):
+            with stage_progress(progress, "cut", 1, "cluster"):
                 chosen = {"job": key, "memory": _fastest(spec, vectors)}
             write_json_atomic(path, chosen)
     return spec.model_copy(update={"memory": chosen["memory"]})
@@ -71,12 +62,7 @@ def cut_for_cluster(
 
 def _may_be_cut(spec: BuildSpec) -> bool:
     size = kind_of(spec.parameters).size()
-    return (
-        spec.parts is None
-        and why_one_machine(spec) is None
-        and issubclass(size, ClusterSize)
-        and size.has_cuts
-    )
+    return why_one_machine(spec) is None and issubclass(size, ClusterSize) and size.has_cuts
 
 
 def _fastest(spec: BuildSpec, vectors: VectorSource) -> int:

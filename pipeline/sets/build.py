@@ -23,7 +23,7 @@ from indexmill.formats.location import is_mirrored, is_url
 from indexmill.formats.pagefile.atomic import fsync_dir, link_or_copy
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.stream import VectorStream
-from indexmill.pipeline.build import open_input, open_store, refuse_work_in_output, run_build
+from indexmill.pipeline.build import Fit, open_input, open_store, refuse_work_in_output, run_build
 from indexmill.pipeline.kinds.common.ingest import check_metric, signature, stored_dtype
 from indexmill.pipeline.kinds.common.shared import Shared
 from indexmill.pipeline.kinds.graph.shaped.asked import check_sample, opened_sample
@@ -50,17 +50,24 @@ PARTS_VERSION = 3
 
 
 def run_build_or_set(
-    spec: BuildSpec, source: VectorSource | VectorStream | None = None, progress: Progress | None = None
-) -> dict[str, Any]:
+    spec: BuildSpec, source: VectorSource | VectorStream | None = None, progress: Progress | None = None,
+    fit: Fit | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Build one index, or a set of them where the job asks for parts; return the manifest as published.
+
+    Parameters
+    ----------
+    fit : callable, optional
+        As of `run_build`; a set is built by its job as it is.
 
     Raises
     ------
     IndexmillError
         As `run_build` and `run_set_build`.
     """
-    build = run_build if spec.parts is None else run_set_build
-    return build(spec, source, progress)
+    if spec.parts is not None:
+        return run_set_build(spec, source, progress)
+    return run_build(spec, source, progress, fit=fit)
 
 
 def run_set_build(

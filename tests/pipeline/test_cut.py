@@ -14,6 +14,7 @@ from tests.support.progress import Stages
 from tests.support.rates import graph_rates
 
 import indexmill
+from indexmill.formats.errors import OutputExistsError
 from indexmill.formats.sources.source import VectorSource, array_source
 from indexmill.pipeline import cut
 from indexmill.pipeline.cluster import StandIn
@@ -22,6 +23,7 @@ from indexmill.pipeline.execution.executors import Nodes
 from indexmill.pipeline.kinds.graph.seconds import Rates, on_node
 from indexmill.pipeline.kinds.graph.seconds_partition import PartitionRates
 from indexmill.pipeline.kinds.graph.size import GraphSize
+from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, Parameters
 
 if TYPE_CHECKING:
@@ -73,13 +75,13 @@ def test_a_graph_is_cut_where_that_is_faster_and_a_build_that_resumes_keeps_its_
     assert chosen.memory < spec.memory == 8 * GIB
     assert chosen == spec.model_copy(update={"memory": chosen.memory})
     monkeypatch.setattr(cut, "make_cluster_plan", None)
-    assert cut_for_cluster(spec, source()) == chosen
+    assert cut_for_cluster(spec, source(), Silent()) == chosen
     for other in (
         spec_of(tmp_path / "ix", memory=7 * GIB),
         spec_of(tmp_path / "ix", parameters=Parameters(R=24)),
     ):
         with pytest.raises(TypeError, match="not callable"):  # what was chosen is that of another job
-            cut_for_cluster(other, source())
+            cut_for_cluster(other, source(), Silent())
 
 
 def test_other_builds_keep_their_memory(tmp_path: Path, nodes: list[Nodes]) -> None:
@@ -89,17 +91,17 @@ def test_other_builds_keep_their_memory(tmp_path: Path, nodes: list[Nodes]) -> N
     for spec, vectors in (
         (spec_of(out, executor="local"), source()),
         (spec_of(out, ray_address="local"), source()),
-        (spec_of(out, parts=2), source()),
         (spec_of(out, scratch=1 << 40), source()),
         (lists, source()),
         (spec_of(out), source(10**6)),
         (spec_of(out), array_source(rows)),
     ):
-        assert cut_for_cluster(spec, vectors) is spec
+        assert cut_for_cluster(spec, vectors, Silent()) is spec
     assert not list(tmp_path.iterdir())
     for few in (Nodes(1, 64, 16 * GIB, 0), Nodes(8, 1, 4 * GIB, 0)):
         nodes[0] = few
-        assert cut_for_cluster(spec_of(tmp_path / str(few.n)), source()) == spec_of(tmp_path / str(few.n))
+        spec = spec_of(tmp_path / str(few.n))
+        assert cut_for_cluster(spec, source(), Silent()) == spec
 
 
 def test_a_build_has_the_memory_that_was_chosen_and_the_same_bytes(
@@ -119,3 +121,17 @@ def test_a_build_has_the_memory_that_was_chosen_and_the_same_bytes(
     indexmill.build(vectors, tmp_path / "local", **how)
     assert data_files(tmp_path / "ray") == data_files(tmp_path / "local")
     assert not list(tmp_path.glob(f"*/{NAME}"))
+
+
+def test_what_is_refused_is_refused_before_a_cut_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut, "running_nodes", None)
+    monkeypatch.setattr(cut, "PLANNED_FROM", 0)
+    (tmp_path / "ix").mkdir()
+    (tmp_path / "ix" / "mine").touch()
+    with pytest.raises(OutputExistsError):
+        indexmill.build(
+            np.zeros((10, 2), np.float32), tmp_path / "ix", executor="ray", ray_address="head:6379"
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ix"]

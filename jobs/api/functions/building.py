@@ -72,7 +72,7 @@ def build(
 
     spec, source = stream_job_of(vectors, out, parameters, ids, metadata)
     with shown_progress(progress) as bars:
-        run_build_or_set(cut_for_cluster(spec, source, bars), source, bars)
+        run_build_or_set(spec, source, bars, cut_for_cluster)
     return open(spec.out)
 
 

@@ -63,9 +63,8 @@ def _build(options: Options) -> None:
         _build_set(spec, options.json_)
         return
     with build_progress() as progress:
-        spec = cut_for_cluster(spec, progress=progress)
         foresee(spec, progress)
-        manifest = run_build(spec, progress=progress)
+        manifest = run_build(spec, progress=progress, fit=cut_for_cluster)
     run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None
     show_result(shown_path(spec.out), manifest, options.json_, run)
 
