@@ -222,8 +222,8 @@ def test_ray_counts_with_its_working_workers_alone(three: Three) -> None:
     while working.is_alive():
         pids = set(tree.counted()) - others
         titles |= {pid: memory.command_line(pid) for pid in pids if isinstance(pid, int)}
-    # A title read just after the task's end is idle again.
-    assert len(titles) == 2
+    # A title read just after the task's end is idle again. On a busy machine one worker may have both tasks.
+    assert 1 <= len(titles) <= 2
     assert all(title.startswith(b"ray::") for title in titles.values())
     assert len(memory.child_pids("self")) >= 2, "Ray's daemons are children of this process"
 
