@@ -12,6 +12,7 @@ from indexmill.jobs.options.declare import OUTPUT_PANEL
 from indexmill.jobs.options.shared import Json, examples
 
 if TYPE_CHECKING:
+    from indexmill.pipeline.build import Fit
     from indexmill.pipeline.spec import BuildSpec
 
 NAME = "build"
@@ -55,7 +56,6 @@ def _build(options: Options) -> None:
     from indexmill.jobs.cli.summary import show_result
     from indexmill.jobs.console.progress import build_progress
     from indexmill.pipeline.build import run_build
-    from indexmill.pipeline.cut import cut_for_cluster
     from indexmill.pipeline.urls.output import read_run_at
 
     spec = options.given.spec(options.job)
@@ -64,9 +64,18 @@ def _build(options: Options) -> None:
         return
     with build_progress() as progress:
         foresee(spec, progress)
-        manifest = run_build(spec, progress=progress, fit=cut_for_cluster)
+        manifest = run_build(spec, progress=progress, fit=_fit(spec))
     run = read_run_at(spec.out, manifest["build_id"]) if is_url(spec.out) else None
     show_result(shown_path(spec.out), manifest, options.json_, run)
+
+
+def _fit(spec: BuildSpec) -> Fit | None:
+    """Return what fits a job to a running cluster; all others are spared the time to load it."""
+    if spec.executor != "ray":
+        return None
+    from indexmill.pipeline.cut import cut_for_cluster
+
+    return cut_for_cluster
 
 
 def _build_set(spec: BuildSpec, json_: bool) -> None:
