@@ -37,7 +37,7 @@ from indexmill.pipeline.urls.output import url_output
 from indexmill.pipeline.urls.remote import store_at
 from indexmill.pipeline.urls.storage import open_storage
 
-Fit: TypeAlias = Callable[[BuildSpec, VectorSource, Progress], BuildSpec]
+Fit: TypeAlias = Callable[[BuildSpec, VectorSource, StageStore, Progress], BuildSpec]
 
 
 def run_build(
@@ -59,7 +59,7 @@ def run_build(
     shared : Shared, optional
         What the set has in common of which the input is a part.
     fit : callable, optional
-        Returns the job to build in place of one whose output and input were found good; not asked for a stream.
+        Returns the job to build in place of this one, which was found good; not asked for a stream.
 
     Returns
     -------
@@ -81,12 +81,12 @@ def run_build(
         progress = progress or Silent()
         if isinstance(source, VectorStream):
             return _build_stream(spec, source, progress, publish)
-        source = source or open_input(spec)
-        if fit is not None:
-            spec = fit(spec, source, progress)
-        size = resolved(spec, source, progress)
+        size = resolved(spec, source or open_input(spec), progress)
         size.check_given()
         with held(open_store(spec), bool(spec.work)) as store:
+            if fit is not None:
+                spec = fit(spec, size.source, store, progress)
+                size = kind_of(spec.parameters).resolve(spec, size.source)
             store.scratch = size.scratch_limit(store)
             _check_output_room(spec, size, store)
             return _build(size, spec, store, progress, publish, shared)

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -242,7 +243,8 @@ class GenerationRun:
         """Open an index for searches, as `reading` does."""
         from indexmill.reader.index import Index
 
-        with self.reading(index):
+        with self.reading(index), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of reads by pread, where the system has no io_uring
             return Index(index)
 
     def _check_keep(self, links: bool) -> None:

@@ -168,6 +168,15 @@ class StageStore:
         failpoint("stage-dropping", stage_of(path))
         shutil.rmtree(path, ignore_errors=True)
 
+    def note(self, name: str) -> Any:
+        """Return what a run noted under the name of a file, as JSON has it; None if none has."""
+        path = self.root / name
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def write_note(self, name: str, value: Any) -> None:
+        """Note `value`, as JSON has it, for runs that resume."""
+        write_json_atomic(self.root / name, value)
+
     def used_bytes(self) -> int:
         """Return the bytes of all files of stages, each counted once however many names it has."""
         return used_bytes(self.root, skip=COPY_NAME)

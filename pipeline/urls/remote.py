@@ -131,6 +131,16 @@ class RemoteStore(StageStore):
         failpoint("stage-dropping", stage_of(path))
         self.storage.delete(path.name)
 
+    def note(self, name: str) -> Any:
+        """See `StageStore.note`."""
+        found = self.storage.read(name)
+        return None if found is None else json.loads(found)
+
+    def write_note(self, name: str, value: Any) -> None:
+        """See `StageStore.write_note`."""
+        super().write_note(name, value)
+        self.storage.push(name)
+
     def used_bytes(self) -> int:
         """Return the bytes of all files on storage."""
         self._known_bytes = sum(self.storage.list().values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from tests.support.progress import Stages
 from tests.support.rates import graph_rates
 
 import indexmill
-from indexmill.formats.errors import OutputExistsError
+from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.sources.source import VectorSource, array_source
 from indexmill.pipeline import cut
 from indexmill.pipeline.cluster import StandIn
@@ -24,7 +25,10 @@ from indexmill.pipeline.kinds.graph.seconds import Rates, on_node
 from indexmill.pipeline.kinds.graph.seconds_partition import PartitionRates
 from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.mill.progress import Silent
+from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, Parameters
+from indexmill.pipeline.urls.remote import RemoteStore, store_at
+from indexmill.pipeline.urls.storage import MIRROR_VARIABLE
 
 if TYPE_CHECKING:
     from tests.support.processes.ray_cluster import Three
@@ -65,26 +69,42 @@ def source(n: int = 10**7) -> VectorSource:
     return StandIn(array_source(rows), n)
 
 
+@pytest.fixture(params=["here", "storage"])
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StageStore]:
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirrors"))
+    found = store_at(tmp_path / "work" if request.param == "here" else f"memory://{tmp_path.name}/work")
+    yield found
+    found.remove()
+
+
 @pytest.mark.usefixtures("nodes")
 def test_a_graph_is_cut_where_that_is_faster_and_a_build_that_resumes_keeps_its_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: StageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, stages = spec_of(tmp_path / "ix"), Stages()
-    chosen = cut_for_cluster(spec, source(), stages)
+    chosen = cut_for_cluster(spec, source(), store, stages)
     assert stages.made == ["cut"]
     assert chosen.memory < spec.memory == 8 * GIB
-    assert chosen == spec.model_copy(update={"memory": chosen.memory})
+    assert chosen == spec.model_copy(update={"memory": chosen.memory, "workers": 1})
+    assert GraphSize(chosen, source()).pieces > 1
+    if isinstance(store, RemoteStore):
+        (store.root / NAME).unlink()  # another machine goes on
     monkeypatch.setattr(cut, "make_cluster_plan", None)
-    assert cut_for_cluster(spec, source(), Silent()) == chosen
+    assert cut_for_cluster(spec, source(), store, Silent()) == chosen
     for other in (
         spec_of(tmp_path / "ix", memory=7 * GIB),
         spec_of(tmp_path / "ix", parameters=Parameters(R=24)),
+        spec_of(tmp_path / "ix", workers=3),
     ):
         with pytest.raises(TypeError, match="not callable"):  # what was chosen is that of another job
-            cut_for_cluster(other, source(), Silent())
+            cut_for_cluster(other, source(), store, Silent())
 
 
-def test_other_builds_keep_their_memory(tmp_path: Path, nodes: list[Nodes]) -> None:
+def test_other_builds_keep_their_memory(
+    tmp_path: Path, nodes: list[Nodes], store: StageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "ix"
     rows = np.zeros((10, 2), np.float32)
     lists = spec_of(out, parameters=IvfParameters(lists=16))
@@ -96,12 +116,18 @@ def test_other_builds_keep_their_memory(tmp_path: Path, nodes: list[Nodes]) -> N
         (spec_of(out), source(10**6)),
         (spec_of(out), array_source(rows)),
     ):
-        assert cut_for_cluster(spec, vectors, Silent()) is spec
-    assert not list(tmp_path.iterdir())
+        assert cut_for_cluster(spec, vectors, store, Silent()) is spec
+    spec = spec_of(out)
     for few in (Nodes(1, 64, 16 * GIB, 0), Nodes(8, 1, 4 * GIB, 0)):
         nodes[0] = few
-        spec = spec_of(tmp_path / str(few.n))
-        assert cut_for_cluster(spec, source(), Silent()) == spec
+        assert cut_for_cluster(spec, source(), store, Silent()) is spec
+    monkeypatch.setattr(cut, "running_nodes", refuse)
+    assert cut_for_cluster(spec, source(), store, Silent()) is spec
+    assert store.note(NAME) is None
+
+
+def refuse(address: str | None) -> Nodes:
+    raise ConfigError("ray_address: no node of the cluster has a CPU; see ray status")
 
 
 def test_a_build_has_the_memory_that_was_chosen_and_the_same_bytes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -113,9 +114,9 @@ def test_predicted_memory_is_within_fifteen_percent(tmp_path: Path) -> None:
         command("build")
         shares.append(planned / run_json(tmp_path / "ix")["peak_memory_bytes"])
         shutil.rmtree(tmp_path / "ix")
-        if 0.85 < shares[-1] < 1.15:
-            return
-    pytest.fail(f"planned over taken: {shares}")
+        if len(shares) == 2 and all(0.85 < share < 1.15 for share in shares):
+            return  # as the median of three is
+    assert 0.85 < statistics.median(shares) < 1.15
 
 
 class Job(NamedTuple):

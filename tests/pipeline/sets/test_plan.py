@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -128,9 +129,9 @@ def test_predicted_memory_is_within_fifteen_percent(tmp_path: Path, monkeypatch:
     for _ in range(3):  # what threads free stays in their heaps, more of it at times
         shares.append(planned / peak_of_command(1 << 33, "build", *options))
         shutil.rmtree("set")
-        if 0.85 < shares[-1] < 1.15:
-            return
-    pytest.fail(f"planned over taken: {shares}")
+        if len(shares) == 2 and all(0.85 < share < 1.15 for share in shares):
+            return  # as the median of three is
+    assert 0.85 < statistics.median(shares) < 1.15
 
 
 def test_a_set_that_cannot_be_built_is_refused_as_its_build_refuses_it(tmp_path: Path) -> None:
