@@ -84,9 +84,8 @@ def run_build(
         size = resolved(spec, source or open_input(spec), progress)
         size.check_given()
         with held(open_store(spec), bool(spec.work)) as store:
-            if fit is not None:
-                spec = fit(spec, size.source, store, progress)
-                size = kind_of(spec.parameters).resolve(spec, size.source)
+            if fit is not None and (fitted := fit(spec, size.source, store, progress)) is not spec:
+                spec, size = fitted, kind_of(fitted.parameters).resolve(fitted, size.source)
             store.scratch = size.scratch_limit(store)
             _check_output_room(spec, size, store)
             return _build(size, spec, store, progress, publish, shared)

@@ -57,7 +57,7 @@ def cut_for_cluster(
             return spec
         chosen = {"job": job, "how": how}
         store.write_note(NAME, chosen)
-    return spec.model_copy(update=chosen["how"])
+    return spec.model_copy(update=chosen["how"]) if chosen["how"] else spec
 
 
 def _may_be_cut(spec: BuildSpec) -> bool:

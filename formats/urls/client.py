@@ -37,6 +37,8 @@ MOST_LEFT = 512
 #: the lock.
 _LEFT: WeakKeyDictionary[Any, list[threading.Thread]] = WeakKeyDictionary()
 _LEFT_OF_TYPES: dict[str, list[threading.Thread]] = {}
+#: Those that others than `in_time` started.
+_LEFT_BY_OTHERS: list[threading.Thread] = []
 _LOCK = threading.Lock()
 #: Bytes for which a file that is read whole gets time: a manifest, whose size is not known before.
 _WHOLE_BYTES = 4 << 20
@@ -142,14 +144,15 @@ def in_time(
 def leave(threads: Iterable[threading.Thread]) -> None:
     """Note threads whose calls of storage are waited for no more."""
     with _LOCK:
-        left = _LEFT_OF_TYPES.setdefault("", [])
-        left[:] = [thread for thread in (*left, *threads) if thread.is_alive()]
+        _LEFT_BY_OTHERS[:] = [thread for thread in (*_LEFT_BY_OTHERS, *threads) if thread.is_alive()]
 
 
 def calls_hang() -> bool:
     """Return whether calls of pyarrow's own file systems, or calls of `leave`, were left behind and have not ended."""
     with _LOCK:
-        return any(thread.is_alive() for left in _LEFT_OF_TYPES.values() for thread in left)
+        return any(
+            thread.is_alive() for left in (*_LEFT_OF_TYPES.values(), _LEFT_BY_OTHERS) for thread in left
+        )
 
 
 def no_answer(seconds: float) -> str:

@@ -15,7 +15,7 @@ from tests.support.progress import Stages
 from tests.support.rates import graph_rates
 
 import indexmill
-from indexmill.formats.errors import ConfigError, OutputExistsError
+from indexmill.formats.errors import BudgetError, ConfigError, OutputExistsError
 from indexmill.formats.sources.source import VectorSource, array_source
 from indexmill.pipeline import cut
 from indexmill.pipeline.cluster import StandIn
@@ -154,10 +154,13 @@ def test_what_is_refused_is_refused_before_a_cut_is_chosen(
 ) -> None:
     monkeypatch.setattr(cut, "running_nodes", None)
     monkeypatch.setattr(cut, "PLANNED_FROM", 0)
-    (tmp_path / "ix").mkdir()
-    (tmp_path / "ix" / "mine").touch()
+    rows, out = np.random.default_rng(1).normal(size=(100, 4)).astype(np.float32), tmp_path / "ix"
+    job: dict[str, Any] = {"executor": "ray", "ray_address": "head:6379"}
+    with pytest.raises(BudgetError, match=r"^memory: .* give at least"):
+        indexmill.build(rows, out, memory="1MiB", **job)
+    assert not list(tmp_path.iterdir())
+    out.mkdir()
+    (out / "mine").touch()
     with pytest.raises(OutputExistsError):
-        indexmill.build(
-            np.zeros((10, 2), np.float32), tmp_path / "ix", executor="ray", ray_address="head:6379"
-        )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ix"]
+        indexmill.build(rows, out, **job)
+    assert [path.name for path in tmp_path.iterdir()] == ["ix"]
