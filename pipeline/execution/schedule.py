@@ -15,9 +15,10 @@ from typing import Literal, NamedTuple
 
 from indexmill.pipeline.execution.capacity import capacity
 
-#: Bytes of one request that fetches (`pipeline.urls.storage.Storage.piece_bytes`), and of one that pushes: the parts of
-#: an upload by pyarrow.
-PIECE_BYTES, PART_BYTES = 16 << 20, 10 << 20
+#: Bytes of one request that fetches, and such requests of a file at once (`pipeline.urls.storage.Storage`).
+PIECE_BYTES, PIECES_AT_ONCE = 16 << 20, 4
+#: Bytes of one request that pushes: the parts of an upload by pyarrow.
+PART_BYTES = 10 << 20
 #: Requests of a file beside those, as counted by an S3 server: a look and the opening before it is fetched; begin, end,
 #: a look and the note of its bytes as it is pushed.
 FETCH_REQUESTS, PUSH_REQUESTS = 2, 4
@@ -73,7 +74,7 @@ class Link(NamedTuple):
     bytes_per_s : float
         Of all transfers of a node together.
     request_s : float
-        Seconds that each request takes beside its bytes; those of a file are made one after the other.
+        Seconds that each request takes beside its bytes. Those that push a file are made one after the other.
     """
 
     bytes_per_s: float
@@ -87,7 +88,7 @@ class Link(NamedTuple):
         beside : float
             Transfers of the node at once, which share the bytes a second.
         """
-        requests = -(-size // PIECE_BYTES) + FETCH_REQUESTS
+        requests = -(-size // (PIECE_BYTES * PIECES_AT_ONCE)) + FETCH_REQUESTS
         return size * beside / self.bytes_per_s + requests * self.request_s if size else 0.0
 
     def pushing(self, size: float, beside: float = 1) -> float:

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +24,8 @@ from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work
 _LEAST_SECONDS = 1e-6
 #: MB, or millions of vectors, a second: where what was measured with had none.
 _LEAST_RATE = 1e-6
-#: Share of all compares that rates are measured with, about: at least those of one list, at most those of one batch.
+#: Share of the compares of those to be measured that rates are measured with, about: of each at least one list, at most
+#: one batch.
 _MEASURED = 1 / 16
 #: Seconds that a worker that is slowed may be behind and still make up for.
 _CATCH_UP_SECONDS = 0.5
@@ -56,7 +57,7 @@ def run_split(
     spans: Sequence[Span],
     advance: Callable[[int], None],
 ) -> SplitRun:
-    """Search lists, divided among workers; rates that one does not declare are measured first, with a piece.
+    """Search lists, divided among workers; one that does not declare its rates searches a piece first, to measure them.
 
     The lists that queries probe must be chosen (`BatchSearch.choose`).
 
@@ -67,9 +68,20 @@ def run_split(
     advance : callable
         Counts batches that are searched.
     """
+
+    def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
+        with ThreadPoolExecutor(len(pieces), "join-measure") as threads:
+            found = list(threads.map(one_tried, pieces, pieces.values()))
+        for piece in pieces.values():
+            count.searched(piece.span)
+        return found
+
+    def one_tried(i: int, piece: Piece) -> Searched:
+        return BatchSearch(work, queries, workers[i].threads).run([piece.span], ahead=False)
+
     search = BatchSearch(work, queries, max(worker.threads for worker in workers))
     probes, count = search.probes(), BatchCount(spans, advance)
-    workers, searched, left = measure_rates(search, probes, workers, spans, count)
+    workers, searched, left = measure_rates(search, probes, workers, spans, tried)
     planned = plan_split(workers, costs_of(search.files, probes, left))
     runs = _Crew(work, queries, planned, count).run(searched)
     return SplitRun(planned, runs, searched)
@@ -80,46 +92,73 @@ def measure_rates(
     probes: NDArray[np.int64],
     workers: Sequence[Worker],
     spans: Sequence[Span],
-    count: BatchCount,
-) -> tuple[Sequence[Worker], Searched, list[Span]]:
-    """Search a piece if a worker lacks a rate; returns workers with rates, what was searched, and what is left."""
-    searched, left = Searched(), list(spans)
-    while left and not searched.batches and any(worker.measured for worker in workers):
-        at, tried, rest = to_measure(costs_of(search.files, probes, left))
-        left[at : at + 1] = rest
-        searched.add(search.run([tried], ahead=False))
-        count.searched(tried)
-        if searched.batches:
-            workers = with_rates(workers, costs_of(search.files, probes, [tried]), searched)
-    if any(worker.measured for worker in workers):  # nothing could be read
-        workers = with_rates(workers, costs_of(search.files, probes, []), searched)
-    return workers, searched, left
+    tried: Callable[[Mapping[int, Piece]], list[Searched]],
+    windows: Sequence[range] | None = None,
+) -> tuple[list[Worker], Searched, list[Span]]:
+    """Let each worker that lacks a rate search a piece; return workers with rates, what was searched, and what is left.
+
+    They do so side by side, as they will work. One that can read no piece gets the rates of the others.
+
+    Parameters
+    ----------
+    tried : callable
+        Lets workers, given by their places, search a piece each, and returns what became of it.
+    windows : sequence of range, optional
+        Batches from which the piece of each worker is taken; by default all.
+    """
+    known, searched, left = list(workers), Searched(), list(spans)
+    lacking = [i for i, worker in enumerate(workers) if worker.measured]
+    share, pieces = _MEASURED / (len(lacking) or 1 if windows is None else 1), list[Piece]()
+    while lacking:
+        tries: dict[int, Piece] = {}
+        for i in lacking:
+            mine = [span for span in left if windows is None or span.batch in windows[i]]
+            if mine:
+                at, tries[i], rest = to_measure(costs_of(search.files, probes, mine), share)
+                place = left.index(mine[at])
+                left[place : place + 1] = rest
+        if not tries:
+            break
+        for (i, piece), found in zip(tries.items(), tried(tries), strict=True):
+            searched.add(found)
+            if found.batches:
+                pieces.append(piece)
+                known[i] = with_rates(workers[i], [piece], found)
+        lacking = [i for i in lacking if known[i].measured]
+    for i in lacking:
+        known[i] = with_rates(workers[i], pieces, searched)
+    return known, searched, left
 
 
-def with_rates(workers: Sequence[Worker], costs: Costs, searched: Searched) -> list[Worker]:
-    """Return workers with the rates that a search of these costs had where they declare none."""
-    load = float(costs.n_bytes.sum()) / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
-    compare = float(costs.compares.sum()) / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
-    return [
-        replace(
-            worker,
-            load_mb_s=max(load, _LEAST_RATE) if worker.load_mb_s is None else worker.load_mb_s,
-            compare_m_s=max(compare, _LEAST_RATE) if worker.compare_m_s is None else worker.compare_m_s,
-        )
-        for worker in workers
-    ]
+def with_rates(worker: Worker, pieces: Sequence[Piece], searched: Searched) -> Worker:
+    """Return a worker with the rates that a search of pieces had where it declares none."""
+    load = sum(piece.n_bytes for piece in pieces) / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
+    compare = sum(piece.compares for piece in pieces) / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
+    return replace(
+        worker,
+        load_mb_s=max(load, _LEAST_RATE) if worker.load_mb_s is None else worker.load_mb_s,
+        compare_m_s=max(compare, _LEAST_RATE) if worker.compare_m_s is None else worker.compare_m_s,
+    )
 
 
-def to_measure(costs: Costs) -> tuple[int, Span, list[Span]]:
-    """Return which span has most compares, its first lists, to measure with, and those behind them, if any."""
+def to_measure(costs: Costs, share: float) -> tuple[int, Piece, list[Span]]:
+    """Return which span has most compares, its first lists, to measure with, and those behind them, if any.
+
+    Parameters
+    ----------
+    costs : Costs
+        Of at least one list.
+    share : float
+        Of all compares that the first lists have, unless the span has fewer.
+    """
     edges = costs.edges.tolist()
     at = int(np.add.reduceat(costs.compares, edges[:-1]).argmax())
     first, end = edges[at : at + 2]
     compares = np.cumsum(costs.compares[first:end])
-    enough = int(np.searchsorted(compares, min(_MEASURED * costs.compares.sum(), compares[-1])))
+    enough = int(np.searchsorted(compares, min(share * costs.compares.sum(), compares[-1])))
     last = first + enough + 1
-    (tried,) = costs.pieces(first, last)
-    return at, tried.span, [piece.span for piece in costs.pieces(last, end)]
+    (piece,) = costs.pieces(first, last)
+    return at, piece, [behind.span for behind in costs.pieces(last, end)]
 
 
 class BatchCount:

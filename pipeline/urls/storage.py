@@ -20,7 +20,9 @@ import posixpath
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -78,6 +80,8 @@ class Storage:
 
     #: Of one read or write, and what is repeated when a read fails.
     piece_bytes = 16 << 20
+    #: Pieces of a file that are fetched at once: one connection brings 50 to 100 MB a second from a store like S3.
+    fetched_at_once = 4
 
     def __init__(self, url: str, mirror: str | None = None) -> None:
         place = locate(url)
@@ -270,11 +274,17 @@ class Storage:
         with self._lock(name):
             if _has(local, size):  # another worker of this node was first
                 return
-            pieces = self.pieces(name)
-            with atomic_write(local) as file:
-                for offset in range(0, size, self.piece_bytes):
-                    length = min(self.piece_bytes, size - offset)
-                    file.write(pieces.read(offset, length))
+            pieces, writing = self.pieces(name), threading.Lock()
+            with atomic_write(local) as file, ThreadPoolExecutor(self.fetched_at_once, "fetch") as threads:
+
+                def copy(offset: int) -> None:
+                    piece = pieces.read(offset, min(self.piece_bytes, size - offset))
+                    with writing:
+                        file.seek(offset)
+                        file.write(piece)
+
+                for _ in threads.map(copy, range(0, size, self.piece_bytes)):
+                    pass  # the first that fails raises, and those that have not begun are left out
 
     def _push_file(self, local: Path, name: str, token: str) -> None:
         path = self._path(name)

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.aio_ann import searches
-from indexmill.jobs.bench.aio_ann.searches import BEAM, COMPLETION, RECALLS, ROUNDS, SERIES, WHOLE
+from indexmill.jobs.bench.aio_ann.searches import (
+    BEAM,
+    CACHES,
+    COMPLETION,
+    RECALLS,
+    ROUNDS,
+    SERIES,
+    WHOLE,
+    WHOLE_BY_BEAM,
+)
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.curves import Search, in_turns, tuned_sizes
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
@@ -24,7 +33,7 @@ from indexmill.jobs.bench.sift1m import completion
 
 DISKANN = "DiskANN"
 #: Ours; the last one as the paper has it: a kernel thread looks for submissions.
-OURS = {name: SERIES[name] for name in (BEAM, COMPLETION, WHOLE, "pipeline")}
+OURS = {name: SERIES[name] for name in (BEAM, COMPLETION, *CACHES, WHOLE_BY_BEAM, "pipeline")}
 OURS |= {
     "pipeline, cache of 10%": replace(SERIES["pipeline"], cache=0.10),
     f"{WHOLE}, SQPOLL": replace(SERIES[WHOLE], engine="sqpoll"),

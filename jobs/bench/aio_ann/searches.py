@@ -61,6 +61,12 @@ class Series:
 
 
 BEAM, COMPLETION, WHOLE = "beam", "completion", "all parts, cache of 10%"
+#: The whole system but for its algorithm.
+WHOLE_BY_BEAM = "beam, all other parts, cache of 10%"
+#: All parts, with each cache.
+CACHES = {
+    "all parts, no cache": 0.0, "all parts, cache of 1%": 0.01, "all parts, cache of 5%": 0.05, WHOLE: 0.10
+}  # fmt: skip
 #: Those of the simulated devices, on which `pipeline` cannot be searched with a cache.
 SERIES = {
     BEAM: Series("beam"),
@@ -70,7 +76,8 @@ SERIES = {
     "completion, k-means pages": Series(order=KMEANS_PAGES),
     "completion, k-means pages, cache of 10%": Series(order=KMEANS_PAGES, cache=0.10),
     "completion, previous result": Series(entry="previous"),
-    WHOLE: Series(entry="previous", order=KMEANS_PAGES, cache=0.10),
+    **{name: Series(entry="previous", order=KMEANS_PAGES, cache=share) for name, share in CACHES.items()},
+    WHOLE_BY_BEAM: Series("beam", entry="previous", order=KMEANS_PAGES, cache=0.10),
     "pipeline": Series("pipeline", "navigation", ORDER),
 }
 

@@ -35,7 +35,7 @@ _MEANS = ("mean_us", "ratio", "distances")
 #: Of the hash functions, on storage.
 HASH_SEEDS = (1, 2, 3)
 #: The paper's small rho, and values of gamma with it, from cheap to dear: few tables must let many candidates through.
-SMALL_RHO, SMALL_GAMMAS = 0.09, (0.4, 0.3, 0.2, 0.1)
+SMALL_RHO, SMALL_GAMMAS = 0.09, (0.4, 0.3, 0.2, 0.1, 0.05)
 
 
 def measure(space: Space) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _stored_at(space: Space, n: int) -> dict[str, Any]:
     """Measure one size with each draw of the hash functions; indexes are removed.
 
     What is measured is a list of a row for each draw, or None if the ratio was not reached with all of them. Few tables
-    have the gamma that does for the first draw.
+    have the gamma that does for the first draw, and may measure all vectors.
     """
     data, few = space.sets.growing(n, QUERIES), max(1, round(n**SMALL_RHO))
     rows: dict[str, list[Row | None]] = {"memory": [], "storage": [], "small": []}
@@ -100,7 +100,7 @@ def _stored_at(space: Space, n: int) -> dict[str, Any]:
             small = None
             for gamma in gammas:
                 shape = Shape(f"small-{seed}", {"n_tables": few, "gamma": gamma, "seed": seed})
-                (small,) = _once(space, searcher, data, shape, ("memory",))
+                (small,) = _once(space, searcher, data, shape, ("memory",), most=n)
                 if small is not None:
                     gammas = (gamma,)
                     break
@@ -109,13 +109,18 @@ def _stored_at(space: Space, n: int) -> dict[str, Any]:
 
 
 def _once(
-    space: Space, searcher: Searcher, data: Dataset, shape: Shape, engines: Sequence[str]
+    space: Space,
+    searcher: Searcher,
+    data: Dataset,
+    shape: Shape,
+    engines: Sequence[str],
+    most: int | None = None,
 ) -> list[Row | None]:
-    """Build an index, tune it in memory, and time it by each engine; it is removed."""
+    """Build an index, tune S up to `most` in memory, and time it by each engine; it is removed."""
     n = data.shape()[0]
     index = space.ensure(f"grow-{n}", data, shape)
     opened = {"index": str(index), "engine": "memory"}
-    tuned = _tuned(searcher, opened, n)
+    tuned = _tuned(searcher, opened, n, most)
     rows: list[Row | None] = [None] * len(engines)
     if tuned is not None:
         search = {"candidates": tuned, "threads": 1, "inflight": FEW_IN_FLIGHT}
@@ -136,9 +141,9 @@ def _pooled(rows: list[Row]) -> Row:
     return {name: float(np.mean([one[name] for one in short])) for name in _MEANS} | {"seeds": short}
 
 
-def _tuned(searcher: Searcher, opened: dict[str, Any], n: int) -> int | None:
+def _tuned(searcher: Searcher, opened: dict[str, Any], n: int, most: int | None = None) -> int | None:
     """Return S of an index."""
-    tuned = tune_candidates(lambda search, k: searcher.ask("lsh", opened, search, k, "tune"), n, K)
+    tuned = tune_candidates(lambda search, k: searcher.ask("lsh", opened, search, k, "tune"), n, K, most)
     candidates: int | None = tuned["candidates"]
     return candidates
 

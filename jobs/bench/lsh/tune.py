@@ -70,12 +70,18 @@ def first_of(
 
 
 def tune_candidates(
-    ask: Callable[[dict[str, Any], int], Row], n: int, k: int, **search: Any
+    ask: Callable[[dict[str, Any], int], Row], n: int, k: int, most: int | None = None, **search: Any
 ) -> dict[str, Any]:
-    """Return S, or None, and the trail of the search for it; other options of the search are fixed."""
+    """Return S, or None, and the trail of the search for it; other options of the search are fixed.
+
+    Parameters
+    ----------
+    most : int, optional
+        Of S; by default an eighth of the vectors.
+    """
 
     def tried(candidates: int) -> Row:
         return ask({"candidates": candidates, **search}, k)
 
-    value, rows = least(tried, k, max(k + 1, n // 8))
+    value, rows = least(tried, k, most or max(k + 1, n // 8))
     return {"candidates": value, "tuning_rows": rows}

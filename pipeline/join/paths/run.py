@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from indexmill.pipeline.join.paths.copies import (
     remove_damaged,
     using,
 )
-from indexmill.pipeline.join.platform import Worker, costs_of
+from indexmill.pipeline.join.platform import Piece, Worker, costs_of
 from indexmill.pipeline.join.simulate import WorkerRun
 from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.join.split import Share, cover, plan_split
@@ -84,8 +84,29 @@ class Paths:
         windows = [window for window in readable if window is not None]
         return windows if len(windows) == len(readable) and cover(windows, batches) else None
 
-    def fill(self, work: Work, windows: Sequence[range]) -> int:
+    def likely(self, batches: int) -> list[range]:
+        """Return the batches that each worker holds; an equal share of them for those that hold none."""
+        n = len(self.held)
+        even = [range(i * batches // n, (i + 1) * batches // n) for i in range(n)]
+        return [
+            held.batches if held and held.batches else cut for held, cut in zip(self.held, even, strict=True)
+        ]
+
+    def around(self, pieces: Mapping[int, Piece]) -> dict[int, range]:
+        """Return the batches that paths are to hold so that each can search a piece of those that are `likely`."""
+        return {
+            i: held.batches or range(piece.span.batch, piece.span.batch + 1)
+            for i, piece in pieces.items()
+            if (held := self.held[i]) is not None
+        }
+
+    def fill(self, work: Work, windows: Mapping[int, range]) -> int:
         """Copy batches to the paths where they are missing; returns the bytes that were copied.
+
+        Parameters
+        ----------
+        windows : mapping of int to range
+            Batches that are to lie on the paths of some workers, and no others.
 
         Raises
         ------
@@ -96,18 +117,18 @@ class Paths:
         """
         self._check_room(work.manifest, windows)
         arguments = [
-            _at(worker, work.index, work.manifest, window)
-            for worker, window in zip(self.workers, windows, strict=True)
+            _at(worker, work.index, work.manifest, windows[i]) if i in windows else None
+            for i, worker in enumerate(self.workers)
         ]
         return sum(_everywhere(self.executor, self.workers, copy_batches, arguments, nothing=0))
 
-    def _check_room(self, manifest: Manifest, windows: Sequence[range]) -> None:
+    def _check_room(self, manifest: Manifest, windows: Mapping[int, range]) -> None:
         disks: dict[str, list[tuple[Worker, Held, int]]] = {}
-        for worker, held, window in zip(self.workers, self.held, windows, strict=True):
-            if held is not None:
+        for i, window in windows.items():
+            if (held := self.held[i]) is not None:
                 kept = sum(held.usable.values())
                 more = sum(entry.bytes for entry in needed(manifest, window)) - kept
-                disks.setdefault(held.disk, []).append((worker, held, more))
+                disks.setdefault(held.disk, []).append((self.workers[i], held, more))
         for on_one in disks.values():
             more = sum(bytes_more for _, _, bytes_more in on_one)
             free = min(held.free for _, held, _ in on_one)
@@ -129,6 +150,9 @@ def run_paths(
 ) -> SplitRun:
     """Search lists, divided among workers that read their own paths; batches are copied there where they are missing.
 
+    A worker that does not declare its rates searches a piece first, where it will work and from its path, to measure
+    them.
+
     The lists that queries probe must be chosen (`BatchSearch.choose`).
 
     Parameters
@@ -148,45 +172,84 @@ def run_paths(
         As `Paths.fill`.
     """
     search = BatchSearch(work, queries, max(worker.threads for worker in paths.workers))
-    probes, count, batches = search.probes(), BatchCount(spans, advance), len(search.files.batches)
-    workers, searched, left = measure_rates(search, probes, paths.workers, spans, count)
+    probes, batches = search.probes(), len(search.files.batches)
+    crew = _Crew(work, queries, paths, BatchCount(spans, advance), memory)
+    copied = 0
+
+    def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
+        nonlocal copied
+        copied += paths.fill(work, paths.around(pieces))
+        return [
+            done
+            for _, done in crew.run([Share(paths.workers[i], [piece], 0.0) for i, piece in pieces.items()])
+        ]
+
+    workers, searched, left = measure_rates(
+        search, probes, paths.workers, spans, tried, paths.likely(batches)
+    )
     windows = paths.windows(batches)
     if windows is None:
         whole = [search.whole(number) for number in range(batches)]
         shares = plan_split(workers, costs_of(search.files, probes, whole))
         windows = [range(batches) if share.worker.path is None else _batches(share) for share in shares]
-    copied = paths.fill(work, windows)
+    copied += paths.fill(work, dict(enumerate(windows)))
     planned = plan_split(workers, costs_of(search.files, probes, left), windows)
-    plain = np.asarray(queries)  # also of a mapped file
-    shared = plain if memory is None else paths.executor.share(plain)
-    lock = threading.Lock()
+    runs = []
+    for made, done in crew.run(planned):
+        runs.append(made)
+        searched.add(done)
+    return SplitRun(planned, runs, searched, copied)
 
-    def run(share: Share) -> tuple[WorkerRun, Searched]:
+
+class _Crew:
+    """The workers of one run, each a process or a task of its own.
+
+    Parameters
+    ----------
+    count : BatchCount
+        Counts what they search.
+    memory : int, optional
+        As of `run_paths`.
+    """
+
+    def __init__(
+        self, work: Work, queries: NDArray[Any], paths: Paths, count: BatchCount, memory: int | None
+    ) -> None:
+        plain = np.asarray(queries)  # also of a mapped file
+        self._work, self._executor, self._memory = work, paths.executor, memory
+        self._queries = plain if memory is None else paths.executor.share(plain)
+        self._count, self._lock = count, threading.Lock()
+
+    def run(self, shares: Sequence[Share]) -> list[tuple[WorkerRun, Searched]]:
+        """Return the work of each worker, and what it searched; if one fails, the others finish first."""
+        with ThreadPoolExecutor(len(shares), "join-path") as threads:
+            pending = [threads.submit(self._run, share) for share in shares]
+        return [future.result() for future in pending]
+
+    def _run(self, share: Share) -> tuple[WorkerRun, Searched]:
         worker = share.worker
-        own = work if worker.path is None else replace(work, index=worker.path)
-        steps = _counted(share, count, lock)
-        if memory is None:
+        if not share.pieces:
+            return WorkerRun(worker.name, 0, 0.0), Searched()
+        steps = _counted(share, self._count, self._lock)
+        work = self._work if worker.path is None else replace(self._work, index=worker.path)
+        if self._memory is None:
             done, seconds = call_apart(
-                search_share, own, shared, share, threads=worker.threads, advance=lambda _: next(steps)
+                search_share,
+                work,
+                self._queries,
+                share,
+                threads=worker.threads,
+                advance=lambda _: next(steps),
             )
         else:
-            ((done, seconds),) = paths.executor.map(
-                search_share, [(own, shared, share)], wide=True, memory=memory, at=worker.name
+            ((done, seconds),) = self._executor.map(
+                search_share, [(work, self._queries, share)], wide=True, memory=self._memory, at=worker.name
             )
         for _ in steps:  # those that were not reported
             pass
         made = WorkerRun(worker.name, len(share.pieces), share.seconds, done.batches, 0, seconds)
         made.load_seconds, made.search_seconds = done.load_seconds, done.search_seconds
         return made, done
-
-    with ThreadPoolExecutor(len(planned), "join-path") as threads:
-        pending = [threads.submit(run, share) if share.pieces else None for share in planned]
-    runs = []
-    for share, future in zip(planned, pending, strict=True):
-        made, done = (WorkerRun(share.worker.name, 0, 0.0), Searched()) if future is None else future.result()
-        runs.append(made)
-        searched.add(done)
-    return SplitRun(planned, runs, searched, copied)
 
 
 def search_share(

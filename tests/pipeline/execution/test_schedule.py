@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from indexmill.pipeline.execution.schedule import (
     PART_BYTES,
     PIECE_BYTES,
+    PIECES_AT_ONCE,
     PUSH_REQUESTS,
     STAGE_REQUESTS,
     Cluster,
@@ -115,9 +116,9 @@ def test_stages_of_the_command_use_no_node_and_are_pushed() -> None:
 
 
 def test_every_request_takes_its_time() -> None:
-    link, size = Link(1e9, 0.5), 4 * PIECE_BYTES
+    link, size = Link(1e9, 0.5), 4 * PIECES_AT_ONCE * PIECE_BYTES
     assert link.fetching(size) == pytest.approx(6 * 0.5 + size / 1e9)
-    assert link.pushing(size) == pytest.approx((10 + 1) * 0.5 + size / 1e9)
+    assert link.pushing(size) == pytest.approx((26 + 4) * 0.5 + size / 1e9)
     assert link.fetching(0) == link.pushing(0) == 0
 
 

@@ -133,10 +133,17 @@ def test_a_worker_without_a_path_reads_the_index(index: Path, tmp_path: Path, he
 
 
 def test_rates_that_are_not_stated_are_measured(index: Path, tmp_path: Path, here: list[Any]) -> None:
-    workers = [Worker(one.name, path=one.path) for one in crew(tmp_path)]
-    join(index, QUERIES, tmp_path / "a.parquet")
-    join(index, QUERIES, tmp_path / "b.parquet", platform=workers)
+    path, workers = tmp_path / "ix", [Worker(one.name, path=one.path) for one in crew(tmp_path)]
+    shutil.copytree(index, path)
+    join(path, QUERIES, tmp_path / "a.parquet")
+    join(path, QUERIES, tmp_path / "b.parquet", platform=workers)
     assert same(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    for batch in path.glob("batch-*.imx"):  # they are measured from the paths
+        batch.unlink()
+    others = make_vectors("uint8", 40, seed=10)
+    join(path, others, tmp_path / "c.parquet", platform=workers)
+    join(index, others, tmp_path / "d.parquet")
+    assert same(tmp_path / "c.parquet", tmp_path / "d.parquet")
 
 
 def test_deletions_are_copied_alone(tmp_path: Path, here: list[Any]) -> None:

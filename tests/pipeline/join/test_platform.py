@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +21,12 @@ import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.pipeline.join.platform import Costs, Worker, costs_of, read_platform, worker_seconds
+from indexmill.pipeline.join.platform import Costs, Piece, Worker, costs_of, read_platform, worker_seconds
 from indexmill.pipeline.join.simulate import energy_joules, simulate, spread
 from indexmill.pipeline.join.spans import Span, uncovered
 from indexmill.pipeline.join.split import plan_split
-from indexmill.pipeline.join.workers import to_measure
+from indexmill.pipeline.join.tasks import Searched
+from indexmill.pipeline.join.workers import measure_rates, to_measure
 
 BATCHES = 60
 
@@ -279,7 +283,7 @@ def test_rates_that_are_not_declared_are_measured(index: Path, tmp_path: Path) -
     report = join(index, queries, tmp_path / "r.parquet", nprobe=2, platform=[Worker("a"), Worker("b")])
     assert report.workers is not None
     searched = {number for one in report.workers for number in one.batches}
-    assert len(searched) == BATCHES - 1  # one was measured with
+    assert len(searched) == BATCHES - 2  # each was measured with one
     join(index, queries, tmp_path / "a.parquet", nprobe=2)
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "r.parquet").read_bytes()
 
@@ -291,9 +295,39 @@ def test_rates_are_measured_with_a_piece_of_the_batch_that_has_most_compares() -
         np.concatenate([sliver.spans, large.spans + np.array([1, 0, 0])]),
         *(np.append(getattr(sliver, name), getattr(large, name)) for name in ("n_bytes", "compares", "rows")),
     )
-    assert to_measure(costs) == (1, Span(1, 0, 7), [Span(1, 7, 100)])
-    assert to_measure(sliver) == (0, Span(0, 90, 91), [])
-    assert to_measure(even(20, lists=4)) == (0, Span(0, 0, 4), [])
+
+    def chosen(costs: Costs) -> tuple[int, Span, list[Span]]:
+        at, piece, rest = to_measure(costs, 1 / 16)
+        return at, piece.span, rest
+
+    assert chosen(costs) == (1, Span(1, 0, 7), [Span(1, 7, 100)])
+    assert chosen(sliver) == (0, Span(0, 90, 91), [])
+    assert chosen(even(20, lists=4)) == (0, Span(0, 0, 4), [])
+
+
+def test_each_worker_has_the_rates_of_its_own_piece(index: Path) -> None:
+    files: Any = SimpleNamespace(files=IvfFiles(index))
+    probes = np.ones(files.files.centroids.n_lists, np.int64)
+    whole = [Span(number, 0, len(probes)) for number in range(BATCHES)]
+    crew = [Worker("slow"), Worker("fast"), Worker("stated", 5.0, 7.0), Worker("unread"), Worker("half", 3.0)]
+    seconds, asked = {0: 4.0, 1: 1.0, 4: 2.0}, list[Span]()
+
+    def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
+        asked.extend(piece.span for piece in pieces.values())
+        return [
+            Searched([piece.span.batch], {}, 0, seconds[i], 2 * seconds[i]) if i in seconds else Searched()
+            for i, piece in pieces.items()
+        ]
+
+    known, _, left = measure_rates(files, probes, crew, whole, tried)
+    slow, fast, stated, unread, half = ((one.load_mb_s, one.compare_m_s) for one in known)
+    assert fast[0] > 2 * slow[0] > 0  # type: ignore[operator]
+    assert fast[1] > 2 * slow[1] > 0  # type: ignore[operator]
+    assert stated == (5.0, 7.0)
+    assert half[0] == 3.0
+    assert slow[0] < unread[0] < fast[0]  # type: ignore[operator]
+    assert len(set(asked)) == len(asked)
+    assert not left  # the one that can read none tried all there was
 
 
 def test_an_index_of_one_batch_is_shared_by_workers_whose_rates_are_measured(tmp_path: Path) -> None:

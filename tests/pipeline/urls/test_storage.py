@@ -84,6 +84,46 @@ def test_a_file_is_looked_up_and_opened_once_for_all_its_pieces(
     assert len(asked) == 6
 
 
+class Held:
+    """Pieces of a file whose reads wait until as many are made at once, and of which those at or after `bad` fail."""
+
+    def __init__(self, at_once: int, bad: int | None = None) -> None:
+        self.all_there = threading.Barrier(at_once, timeout=30)
+        self.bad, self.read_at = bad, list[int]()
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.read_at.append(offset)
+        self.all_there.wait()
+        if self.bad is not None and offset >= self.bad:
+            time.sleep(0.01)  # as storage takes a while to refuse
+            raise StorageError(f"no piece at {offset}")
+        return bytes([offset]) * length
+
+
+def test_pieces_of_a_file_are_fetched_at_once(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = other(s3, tmp_path)
+    two.piece_bytes = 10
+    put(s3, "held-1/b.bin", bytes(80))
+    monkeypatch.setattr(two, "pieces", lambda name: Held(two.fetched_at_once))
+    assert two.fetch("held-1/b.bin").read_bytes() == b"".join(bytes([at]) * 10 for at in range(0, 80, 10))
+
+
+def test_a_piece_that_fails_ends_a_fetch_and_leaves_no_file(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = other(s3, tmp_path)
+    two.piece_bytes = 2
+    held = Held(1, bad=0)
+    put(s3, "held-1/b.bin", bytes(200))
+    monkeypatch.setattr(two, "pieces", lambda name: held)
+    with pytest.raises(StorageError, match="no piece at 0"):
+        two.fetch("held-1/b.bin")
+    assert not list(two.local("held-1").iterdir())
+    assert len(held.read_at) < 100  # those that had not begun
+
+
 def test_what_the_mirror_has_is_not_fetched_again_unless_its_size_differs(
     s3: Storage, server: FlakyServer, tmp_path: Path
 ) -> None:

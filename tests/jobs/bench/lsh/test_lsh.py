@@ -422,7 +422,7 @@ def small_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "QUERIES", 100)
     monkeypatch.setattr(growth, "ROUNDS", 1)
     monkeypatch.setattr(growth, "HASH_SEEDS", (1, 2))
-    monkeypatch.setattr(growth, "tune_candidates", lambda ask, n, k: {"candidates": n // 8})
+    monkeypatch.setattr(growth, "tune_candidates", lambda ask, n, k, most: {"candidates": n // 8})
 
 
 @pytest.mark.usefixtures("small_growth")
@@ -453,7 +453,7 @@ def test_a_size_counts_only_where_all_draws_reach_the_ratio(
         [10, 10, None, None, 10, 10, 10, 10]
     )  # base and few tables of a draw, in turns; a draw twice
 
-    def tune(ask: Any, n: int, k: int) -> dict[str, Any]:
+    def tune(ask: Any, n: int, k: int, most: int | None) -> dict[str, Any]:
         return {"candidates": next(tuned)}
 
     monkeypatch.setattr(growth, "tune_candidates", tune)
