@@ -149,6 +149,19 @@ class Costs:
         cuts = [first, *inside, last] if last > first else []
         return [self._piece(a, b) for a, b in pairwise(cuts)]
 
+    def first_of(self, at: int, share: float) -> tuple[Piece, list[Span]]:
+        """Return the first lists of run `at` of lists that follow each other, and those behind them, if any.
+
+        Parameters
+        ----------
+        share : float
+            Of all compares that the first lists have, unless the run has fewer.
+        """
+        first, end = self.edges[at : at + 2].tolist()
+        compares = np.cumsum(self.compares[first:end])
+        last = first + 1 + int(np.searchsorted(compares, min(share * self.compares.sum(), compares[-1])))
+        return self._piece(first, last), [self._piece(last, end).span] if last < end else []
+
     def _piece(self, first: int, last: int) -> Piece:
         batch, begin, _ = self.spans[first].tolist()
         sums = (float(column[first:last].sum()) for column in (self.n_bytes, self.compares, self.rows))

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.join.batches import Loaded, Unread
-from indexmill.pipeline.join.platform import Costs, Piece, Worker, costs_of
+from indexmill.pipeline.join.platform import Piece, Worker, costs_of
 from indexmill.pipeline.join.simulate import WorkerRun
 from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.join.split import Board, Share, plan_split
@@ -24,8 +24,8 @@ from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work
 _LEAST_SECONDS = 1e-6
 #: MB, or millions of vectors, a second: where what was measured with had none.
 _LEAST_RATE = 1e-6
-#: Share of the compares of those to be measured that rates are measured with, about: of each at least one list, at most
-#: one batch.
+#: Share of all compares that rates are measured with, about: of each worker at least those of one list, at most those
+#: of one batch.
 _MEASURED = 1 / 16
 #: Seconds that a worker that is slowed may be behind and still make up for.
 _CATCH_UP_SECONDS = 0.5
@@ -77,11 +77,14 @@ def run_split(
         return found
 
     def one_tried(i: int, piece: Piece) -> Searched:
-        return BatchSearch(work, queries, workers[i].threads).run([piece.span], ahead=False)
+        one = BatchSearch(work, queries, workers[i].threads)
+        one.warm_up(piece.span)
+        return one.run([piece.span], ahead=False)
 
     search = BatchSearch(work, queries, max(worker.threads for worker in workers))
     probes, count = search.probes(), BatchCount(spans, advance)
-    workers, searched, left = measure_rates(search, probes, workers, spans, tried)
+    everything = [[range(len(search.files.batches))]] * len(workers)
+    workers, searched, left = measure_rates(search, probes, workers, spans, tried, everything)
     planned = plan_split(workers, costs_of(search.files, probes, left))
     runs = _Crew(work, queries, planned, count).run(searched)
     return SplitRun(planned, runs, searched)
@@ -93,47 +96,50 @@ def measure_rates(
     workers: Sequence[Worker],
     spans: Sequence[Span],
     tried: Callable[[Mapping[int, Piece]], list[Searched]],
-    windows: Sequence[range] | None = None,
+    windows: Sequence[Sequence[Collection[int]]],
 ) -> tuple[list[Worker], Searched, list[Span]]:
     """Let each worker that lacks a rate search a piece; return workers with rates, what was searched, and what is left.
 
-    They do so side by side, as they will work. One that can read no piece gets the rates of the others.
+    They do so side by side, as they will work. One that can read no piece has the mean rates of the others.
 
     Parameters
     ----------
     tried : callable
         Lets workers, given by their places, search a piece each, and returns what became of it.
-    windows : sequence of range, optional
-        Batches from which the piece of each worker is taken; by default all.
+    windows : sequence of sequence of collection of int
+        Batches from which the piece of each worker is taken: the first of its collections that has any left.
     """
     known, searched, left = list(workers), Searched(), list(spans)
     lacking = [i for i, worker in enumerate(workers) if worker.measured]
-    share, pieces = _MEASURED / (len(lacking) or 1 if windows is None else 1), list[Piece]()
-    while lacking:
-        tries: dict[int, Piece] = {}
+    share = _MEASURED / max(1, len(lacking))
+    while lacking and left:
+        costs = costs_of(search.files, probes, left)
+        compares = np.add.reduceat(costs.compares, costs.edges[:-1]).tolist()
+        places: dict[int, int] = {}
         for i in lacking:
-            mine = [span for span in left if windows is None or span.batch in windows[i]]
-            if mine:
-                at, tries[i], rest = to_measure(costs_of(search.files, probes, mine), share)
-                place = left.index(mine[at])
-                left[place : place + 1] = rest
-        if not tries:
+            free = [at for at in range(len(left)) if at not in places.values()]
+            choices = ([at for at in free if left[at].batch in window] for window in windows[i])
+            if mine := next(filter(None, choices), None):
+                places[i] = max(mine, key=compares.__getitem__)
+        if not places:
             break
-        for (i, piece), found in zip(tries.items(), tried(tries), strict=True):
+        cuts = {at: costs.first_of(at, share) for at in places.values()}
+        left = [span for at, whole in enumerate(left) for span in (cuts[at][1] if at in cuts else [whole])]
+        for i, found in zip(places, tried({i: cuts[at][0] for i, at in places.items()}), strict=True):
             searched.add(found)
             if found.batches:
-                pieces.append(piece)
-                known[i] = with_rates(workers[i], [piece], found)
+                known[i] = with_rates(workers[i], cuts[places[i]][0], found)
         lacking = [i for i in lacking if known[i].measured]
+    rated = [worker for worker in known if not worker.measured]
     for i in lacking:
-        known[i] = with_rates(workers[i], pieces, searched)
+        known[i] = _like(known[i], rated)
     return known, searched, left
 
 
-def with_rates(worker: Worker, pieces: Sequence[Piece], searched: Searched) -> Worker:
-    """Return a worker with the rates that a search of pieces had where it declares none."""
-    load = sum(piece.n_bytes for piece in pieces) / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
-    compare = sum(piece.compares for piece in pieces) / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
+def with_rates(worker: Worker, piece: Piece, searched: Searched) -> Worker:
+    """Return a worker with the rates that its search of a piece had where it declares none."""
+    load = piece.n_bytes / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
+    compare = piece.compares / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
     return replace(
         worker,
         load_mb_s=max(load, _LEAST_RATE) if worker.load_mb_s is None else worker.load_mb_s,
@@ -141,24 +147,13 @@ def with_rates(worker: Worker, pieces: Sequence[Piece], searched: Searched) -> W
     )
 
 
-def to_measure(costs: Costs, share: float) -> tuple[int, Piece, list[Span]]:
-    """Return which span has most compares, its first lists, to measure with, and those behind them, if any.
-
-    Parameters
-    ----------
-    costs : Costs
-        Of at least one list.
-    share : float
-        Of all compares that the first lists have, unless the span has fewer.
-    """
-    edges = costs.edges.tolist()
-    at = int(np.add.reduceat(costs.compares, edges[:-1]).argmax())
-    first, end = edges[at : at + 2]
-    compares = np.cumsum(costs.compares[first:end])
-    enough = int(np.searchsorted(compares, min(share * costs.compares.sum(), compares[-1])))
-    last = first + enough + 1
-    (piece,) = costs.pieces(first, last)
-    return at, piece, [behind.span for behind in costs.pieces(last, end)]
+def _like(worker: Worker, others: Sequence[Worker]) -> Worker:
+    """Return a worker with the mean rates of others where it declares none; of no others, with any."""
+    load = np.mean([other.load_mb_s or 1.0 for other in others]) if others else 1.0
+    compare = np.mean([other.compare_m_s or 1.0 for other in others]) if others else 1.0
+    return replace(
+        worker, load_mb_s=worker.load_mb_s or float(load), compare_m_s=worker.compare_m_s or float(compare)
+    )
 
 
 class BatchCount:

@@ -62,8 +62,13 @@ class _Live:
         self.until = max(self.until, self.began + seconds)
 
 
-def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
+def answers(reads: Sequence[Read[T]], most_bytes: int = _MOST_BYTES) -> Iterator[tuple[int, T]]:
     """Yield the place of each read in `reads` and its answer, as answers come.
+
+    Parameters
+    ----------
+    most_bytes : int
+        Of reads at a time, unless a single one has more.
 
     Raises
     ------
@@ -84,7 +89,9 @@ def answers(reads: Sequence[Read[T]]) -> Iterator[tuple[int, T]]:
     try:
         while waiting or live:
             n_bytes = sum(reads[place].n_bytes for place in live)
-            while waiting and (not live or _has_room(len(live), n_bytes + reads[waiting[0]].n_bytes)):
+            while waiting and (
+                not live or _has_room(len(live), n_bytes + reads[waiting[0]].n_bytes, most_bytes)
+            ):
                 n_bytes += reads[waiting[0]].n_bytes
                 begin(waiting.popleft())
             for place, one in live.items():
@@ -123,8 +130,8 @@ def _end_of(read: Read[Any], live: _Live) -> Exception:
     return live.error or failed(read.what, TRIES, no_answer(live.until - live.began))
 
 
-def _has_room(n_reads: int, n_bytes: int) -> bool:
-    return n_reads < _MOST_READS and n_bytes <= _MOST_BYTES
+def _has_room(n_reads: int, n_bytes: int, most_bytes: int) -> bool:
+    return n_reads < _MOST_READS and n_bytes <= most_bytes
 
 
 def _start(

@@ -20,9 +20,7 @@ import posixpath
 import secrets
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -40,6 +38,7 @@ from indexmill.formats.urls.pieces import Pieces
 from indexmill.formats.urls.retry import retried
 from indexmill.pipeline.execution.arguments import KEEP, replaced
 from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.urls.beside import Read, answers
 from indexmill.pipeline.urls.conditional import Conditional, conditional, read_if_there
 
 #: Names a node's directory for mirrors: its largest fast disk. Nodes may differ in it.
@@ -80,8 +79,8 @@ class Storage:
 
     #: Of one read or write, and what is repeated when a read fails.
     piece_bytes = 16 << 20
-    #: Pieces of a file that are fetched at once: one connection brings 50 to 100 MB a second from a store like S3.
-    fetched_at_once = 4
+    #: Of a file that are fetched at once: one connection brings 50 to 100 MB a second from a store like S3.
+    fetched_bytes = 64 << 20
 
     def __init__(self, url: str, mirror: str | None = None) -> None:
         place = locate(url)
@@ -274,17 +273,13 @@ class Storage:
         with self._lock(name):
             if _has(local, size):  # another worker of this node was first
                 return
-            pieces, writing = self.pieces(name), threading.Lock()
-            with atomic_write(local) as file, ThreadPoolExecutor(self.fetched_at_once, "fetch") as threads:
-
-                def copy(offset: int) -> None:
-                    piece = pieces.read(offset, min(self.piece_bytes, size - offset))
-                    with writing:
-                        file.seek(offset)
-                        file.write(piece)
-
-                for _ in threads.map(copy, range(0, size, self.piece_bytes)):
-                    pass  # the first that fails raises, and those that have not begun are left out
+            pieces, what = self.pieces(name), f"reading {self._name(name)}"
+            cuts = [(at, min(self.piece_bytes, size - at)) for at in range(0, size, self.piece_bytes)]
+            reads = [Read(partial(pieces.read, at, length), length, what) for at, length in cuts]
+            with atomic_write(local) as file:
+                for place, piece in answers(reads, self.fetched_bytes):
+                    file.seek(cuts[place][0])
+                    file.write(piece)
 
     def _push_file(self, local: Path, name: str, token: str) -> None:
         path = self._path(name)

@@ -1,7 +1,7 @@
 """Parts *growth* and *growth-storage*: how a query's time grows with the number of vectors, at one overall ratio.
 
-Part *growth* has hash tables in memory beside SRS; part *growth-storage* has them on a simulated XLFDD beside memory,
-and in memory with L = n^0.09 tables (Figure 14 of E2LSH on storage).
+Part *growth* has hash tables in memory beside SRS; part *growth-storage* has them on a simulated XLFDD and on this disk
+beside memory, and in memory with L = n^0.09 tables (Figure 14 of E2LSH on storage).
 
 Times of both are of the same blocks of queries; blocks are drawn again for the interval of the exponent, those of
 all sizes alike. It holds what queries differ by, and on storage what three draws of the hash functions do; it does not
@@ -19,7 +19,15 @@ import numpy as np
 
 from indexmill.jobs.bench.common.curves import summaries
 from indexmill.jobs.bench.common.dataset import Dataset
-from indexmill.jobs.bench.lsh.space import BASE, Searcher, Shape, Space, build_cost, index_facts
+from indexmill.jobs.bench.lsh.space import (
+    BASE,
+    STORAGE,
+    Searcher,
+    Shape,
+    Space,
+    build_cost,
+    index_facts,
+)
 from indexmill.jobs.bench.lsh.storage import FEW_IN_FLIGHT, PROFILE
 from indexmill.jobs.bench.lsh.tune import Row, least, tune_candidates
 
@@ -60,7 +68,10 @@ def _sizes(space: Space) -> list[int]:
 
 
 def on_storage(space: Space) -> dict[str, Any]:
-    """Tune in memory at each size, time there and on the device; exponents over the sizes that reach the ratio."""
+    """Tune in memory at each size, time there, on the device and on this disk.
+
+    Exponents are fitted over the sizes that reach the ratio.
+    """
     rows = [_stored_at(space, n) for n in _sizes(space)]
     kept = [
         {name: _pooled(one) if isinstance(one, list) else one for name, one in row.items()} for row in rows
@@ -68,7 +79,7 @@ def on_storage(space: Space) -> dict[str, Any]:
     found: dict[str, Any] = {
         "k": K, "profile": PROFILE.name, "small_rho": SMALL_RHO, "hash_seeds": list(HASH_SEEDS), "rows": kept
     }  # fmt: skip
-    for name in ("memory", "storage", "small"):
+    for name in ("memory", "storage", "disk", "small"):
         reached = [row for row in rows if row[name] is not None]
         if len(reached) > 1:
             sizes, times = (
@@ -89,14 +100,14 @@ def _stored_at(space: Space, n: int) -> dict[str, Any]:
     have the gamma that does for the first draw, and may measure all vectors.
     """
     data, few = space.sets.growing(n, QUERIES), max(1, round(n**SMALL_RHO))
-    rows: dict[str, list[Row | None]] = {"memory": [], "storage": [], "small": []}
+    rows: dict[str, list[Row | None]] = {"memory": [], "storage": [], "disk": [], "small": []}
     gammas: tuple[float, ...] = SMALL_GAMMAS
     with Searcher(data, space.out / "growth-storage.log") as searcher:
         for seed in HASH_SEEDS:
             base = Shape(f"{BASE.name}-{seed}", {"seed": seed})
-            memory, storage = _once(space, searcher, data, base, ("memory", f"simulated:{PROFILE}"))
-            rows["memory"].append(memory)
-            rows["storage"].append(storage)
+            timed = _once(space, searcher, data, base, ("memory", f"simulated:{PROFILE}", STORAGE))
+            for name, row in zip(("memory", "storage", "disk"), timed, strict=True):
+                rows[name].append(row)
             small = None
             for gamma in gammas:
                 shape = Shape(f"small-{seed}", {"n_tables": few, "gamma": gamma, "seed": seed})

@@ -1,8 +1,9 @@
 """Copies of batches on the path of a worker. What looks and copies is a task, which runs where the path is.
 
 A path holds the files that searches of some consecutive batches read: the batches, the centroids and the deletions,
-each with the bytes that the manifest of the index states. ``copies.json`` says of which index, and which batches. It is
-written before the first copy, and each copy appears whole, so that the next join completes what a killed one left.
+each with the bytes that the manifest of the index states. ``copies.json`` says of which index, and which batches: none
+while rates are measured, before the batches are divided. It is written before the first copy, and each copy appears
+whole, so that the next join completes what a killed one left.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ class Held:
     Attributes
     ----------
     batches : range, optional
-        Those that were copied to it, perhaps not all yet; None: nothing was.
+        Those that are its own, perhaps not all copied yet; None: the batches were not divided yet.
     usable : mapping of str to int
         Copies with the bytes that the index has now, and their sizes.
     free : int
@@ -115,7 +116,7 @@ def look(place: Place, manifest: Manifest) -> Held:
         free = shutil.disk_usage(place.folder).free + sum(sizes.values()) - sum(usable.values())
         status, machine = place.folder.stat(), socket.gethostname()
     disk = f"{machine} {status.st_dev}"
-    batches = range(*noted["batches"]) if noted else None
+    batches = range(*noted["batches"]) if noted and noted["batches"] else None
     return Held(batches, usable, free, f"{disk} {status.st_ino}", disk)
 
 
@@ -134,27 +135,56 @@ def copy_batches(place: Place, index: str, manifest: Manifest, batches: range) -
         As `look`.
     """
     wanted = needed(manifest, batches)
-    note = {
-        "index": manifest.build_id,
-        "path": index,
-        "batches": [batches.start, batches.stop],
-        "files": {entry.name: entry.sha256 for entry in wanted},
-    }
+    note = _note(
+        index, manifest, [batches.start, batches.stop], {entry.name: entry.sha256 for entry in wanted}
+    )
     noted, usable = _noted(place, manifest), look(place, manifest).usable
     if all(entry.name in usable for entry in wanted) and {key: noted.get(key) for key in note} == note:
         return 0
     with _named(place), using(place, alone=True):
         usable = look(place, manifest).usable  # again: another join may have changed the copies meanwhile
-        missing = [entry for entry in wanted if entry.name not in usable]
         kept = {entry.name for entry in wanted} & set(usable)
-        for leftover in place.folder.glob(".*.tmp"):  # of a join that was killed
-            leftover.unlink()
         for copy in place.folder.glob(_COPIES):
             if copy.name not in kept:
                 copy.unlink()
-        write_checked_json(place.folder / COPIES_NAME, note)
-        for entry in missing:
-            _copy(Path(index) / entry.name, place.folder / entry.name, entry)
+        return _copy_missing(place, index, note, wanted, usable)
+
+
+def copy_one(place: Place, index: str, manifest: Manifest, number: int) -> int:
+    """Let a path hold a batch, too; returns the bytes that were copied. A task.
+
+    What else it holds stays, and no batches become its own that are not yet.
+
+    Raises
+    ------
+    IndexmillError
+        As `copy_batches`.
+    """
+    wanted = needed(manifest, range(number, number + 1))
+    usable = look(place, manifest).usable
+    if all(entry.name in usable for entry in wanted):
+        return 0
+    with _named(place), using(place, alone=True):
+        noted, usable = _noted(place, manifest), look(place, manifest).usable
+        files = noted.get("files", {}) | {entry.name: entry.sha256 for entry in wanted}
+        note = _note(index, manifest, noted.get("batches"), files)
+        return _copy_missing(place, index, note, wanted, usable)
+
+
+def _note(index: str, manifest: Manifest, batches: list[int] | None, files: dict[str, str]) -> dict[str, Any]:
+    return {"index": manifest.build_id, "path": index, "batches": batches, "files": files}
+
+
+def _copy_missing(
+    place: Place, index: str, note: dict[str, Any], wanted: Sequence[FileEntry], usable: Mapping[str, int]
+) -> int:
+    """Write a note, then copy what of the wanted files is not usable; returns the bytes that were copied."""
+    missing = [entry for entry in wanted if entry.name not in usable]
+    for leftover in place.folder.glob(".*.tmp"):  # of a join that was killed
+        leftover.unlink()
+    write_checked_json(place.folder / COPIES_NAME, note)
+    for entry in missing:
+        _copy(Path(index) / entry.name, place.folder / entry.name, entry)
     return sum(entry.bytes for entry in missing)
 
 

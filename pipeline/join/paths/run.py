@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import BudgetError, ConfigError, IndexmillError
 from indexmill.formats.index.manifest import Manifest
+from indexmill.formats.ivf.batch import batch_name
 from indexmill.pipeline.execution.apart import call_apart
 from indexmill.pipeline.execution.local import Executor, Task
 from indexmill.pipeline.join.paths.copies import (
@@ -28,6 +29,7 @@ from indexmill.pipeline.join.paths.copies import (
     Place,
     check_filled,
     copy_batches,
+    copy_one,
     look,
     needed,
     remove_damaged,
@@ -84,51 +86,58 @@ class Paths:
         windows = [window for window in readable if window is not None]
         return windows if len(windows) == len(readable) and cover(windows, batches) else None
 
-    def likely(self, batches: int) -> list[range]:
-        """Return the batches that each worker holds; an equal share of them for those that hold none."""
-        n = len(self.held)
-        even = [range(i * batches // n, (i + 1) * batches // n) for i in range(n)]
-        return [
-            held.batches if held and held.batches else cut for held, cut in zip(self.held, even, strict=True)
+    def to_measure(self, batches: int) -> list[list[Collection[int]]]:
+        """Return the batches with which each worker is measured: its own, or an equal share if it has none yet."""
+        n, everything = len(self.held), range(batches)
+        found: list[list[Collection[int]]] = []
+        for i, held in enumerate(self.held):
+            if held is None:
+                found.append([everything])
+            elif held.batches is None:
+                first = i * batches // n
+                found.append([range(first, max((i + 1) * batches // n, first + 1)), everything])
+            else:
+                found.append([[number for number in held.batches if batch_name(number) in held.usable]])
+        return found
+
+    def lay(self, work: Work, pieces: Mapping[int, Piece]) -> int:
+        """Copy to the paths of some workers what they need to search a piece each; returns the bytes that were copied.
+
+        Raises
+        ------
+        IndexmillError
+            As `copies.copy_one`.
+        """
+        arguments = [
+            _at(worker, work.index, work.manifest, pieces[i].span.batch) if i in pieces else None
+            for i, worker in enumerate(self.workers)
         ]
+        return sum(_everywhere(self.executor, self.workers, copy_one, arguments, nothing=0))
 
-    def around(self, pieces: Mapping[int, Piece]) -> dict[int, range]:
-        """Return the batches that paths are to hold so that each can search a piece of those that are `likely`."""
-        return {
-            i: held.batches or range(piece.span.batch, piece.span.batch + 1)
-            for i, piece in pieces.items()
-            if (held := self.held[i]) is not None
-        }
-
-    def fill(self, work: Work, windows: Mapping[int, range]) -> int:
+    def fill(self, work: Work, windows: Sequence[range]) -> int:
         """Copy batches to the paths where they are missing; returns the bytes that were copied.
-
-        Parameters
-        ----------
-        windows : mapping of int to range
-            Batches that are to lie on the paths of some workers, and no others.
 
         Raises
         ------
         BudgetError
-            If they do not fit a disk; nothing was copied then.
+            If they do not fit a disk; none of them was copied then.
         IndexmillError
             As `copies.copy_batches`.
         """
         self._check_room(work.manifest, windows)
         arguments = [
-            _at(worker, work.index, work.manifest, windows[i]) if i in windows else None
-            for i, worker in enumerate(self.workers)
+            _at(worker, work.index, work.manifest, window)
+            for worker, window in zip(self.workers, windows, strict=True)
         ]
         return sum(_everywhere(self.executor, self.workers, copy_batches, arguments, nothing=0))
 
-    def _check_room(self, manifest: Manifest, windows: Mapping[int, range]) -> None:
+    def _check_room(self, manifest: Manifest, windows: Sequence[range]) -> None:
         disks: dict[str, list[tuple[Worker, Held, int]]] = {}
-        for i, window in windows.items():
-            if (held := self.held[i]) is not None:
+        for worker, held, window in zip(self.workers, self.held, windows, strict=True):
+            if held is not None:
                 kept = sum(held.usable.values())
                 more = sum(entry.bytes for entry in needed(manifest, window)) - kept
-                disks.setdefault(held.disk, []).append((self.workers[i], held, more))
+                disks.setdefault(held.disk, []).append((worker, held, more))
         for on_one in disks.values():
             more = sum(bytes_more for _, _, bytes_more in on_one)
             free = min(held.free for _, held, _ in on_one)
@@ -178,21 +187,21 @@ def run_paths(
 
     def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
         nonlocal copied
-        copied += paths.fill(work, paths.around(pieces))
+        copied += paths.lay(work, pieces)
         return [
             done
             for _, done in crew.run([Share(paths.workers[i], [piece], 0.0) for i, piece in pieces.items()])
         ]
 
     workers, searched, left = measure_rates(
-        search, probes, paths.workers, spans, tried, paths.likely(batches)
+        search, probes, paths.workers, spans, tried, paths.to_measure(batches)
     )
     windows = paths.windows(batches)
     if windows is None:
         whole = [search.whole(number) for number in range(batches)]
         shares = plan_split(workers, costs_of(search.files, probes, whole))
         windows = [range(batches) if share.worker.path is None else _batches(share) for share in shares]
-    copied += paths.fill(work, dict(enumerate(windows)))
+    copied += paths.fill(work, windows)
     planned = plan_split(workers, costs_of(search.files, probes, left), windows)
     runs = []
     for made, done in crew.run(planned):

@@ -22,6 +22,7 @@ from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, Stor
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.ivf.batch import batch_name
 from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.join.options import JoinReport
 from indexmill.pipeline.join.paths import copies
 from indexmill.pipeline.join.paths import run as paths_run
@@ -144,6 +145,34 @@ def test_rates_that_are_not_stated_are_measured(index: Path, tmp_path: Path, her
     join(path, others, tmp_path / "c.parquet", platform=workers)
     join(index, others, tmp_path / "d.parquet")
     assert same(tmp_path / "c.parquet", tmp_path / "d.parquet")
+
+
+def test_workers_without_rates_may_be_more_than_batches(tmp_path: Path, here: list[Any]) -> None:
+    path = build_lists(tmp_path / "ix", make_vectors("uint8"), batch_vectors=1 << 20)
+    workers = [Worker("host"), *(Worker(one.name, path=one.path) for one in crew(tmp_path))]
+    join(path, QUERIES, tmp_path / "a.parquet")
+    for name in ("b", "c"):
+        join(path, QUERIES, tmp_path / f"{name}.parquet", platform=workers)
+        assert same(tmp_path / "a.parquet", tmp_path / f"{name}.parquet")
+
+
+def test_copies_for_measuring_do_not_divide_the_batches(
+    index: Path, tmp_path: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = [Worker("host", 1.0, 1.0), *(Worker(one.name, path=one.path) for one in crew(tmp_path))]
+
+    def fill(*given: Any) -> int:
+        raise BudgetError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Paths, "fill", fill)
+        with pytest.raises(BudgetError, match="no room"):
+            join(index, QUERIES, tmp_path / "b.parquet", platform=workers)
+    assert [len(copied(worker)) for worker in workers[1:]] == [1, 1, 1]
+    assert Paths.look(workers, parse_manifest(index), LocalExecutor(1)).windows(BATCHES) is None
+    join(index, QUERIES, tmp_path / "a.parquet")
+    join(index, QUERIES, tmp_path / "b.parquet", platform=workers)
+    assert same(tmp_path / "a.parquet", tmp_path / "b.parquet")
 
 
 def test_deletions_are_copied_alone(tmp_path: Path, here: list[Any]) -> None:

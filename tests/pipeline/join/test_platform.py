@@ -26,7 +26,7 @@ from indexmill.pipeline.join.simulate import energy_joules, simulate, spread
 from indexmill.pipeline.join.spans import Span, uncovered
 from indexmill.pipeline.join.split import plan_split
 from indexmill.pipeline.join.tasks import Searched
-from indexmill.pipeline.join.workers import measure_rates, to_measure
+from indexmill.pipeline.join.workers import measure_rates
 
 BATCHES = 60
 
@@ -288,7 +288,7 @@ def test_rates_that_are_not_declared_are_measured(index: Path, tmp_path: Path) -
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "r.parquet").read_bytes()
 
 
-def test_rates_are_measured_with_a_piece_of_the_batch_that_has_most_compares() -> None:
+def test_first_lists_have_a_share_of_all_compares_or_what_there_is() -> None:
     sliver = Costs(np.array([[0, 90, 91]]), *np.array([[1e5], [0.0], [10.0]]))
     large = even(1, lists=100)
     costs = Costs(
@@ -296,13 +296,13 @@ def test_rates_are_measured_with_a_piece_of_the_batch_that_has_most_compares() -
         *(np.append(getattr(sliver, name), getattr(large, name)) for name in ("n_bytes", "compares", "rows")),
     )
 
-    def chosen(costs: Costs) -> tuple[int, Span, list[Span]]:
-        at, piece, rest = to_measure(costs, 1 / 16)
-        return at, piece.span, rest
+    def first(costs: Costs, at: int) -> tuple[Span, list[Span]]:
+        piece, rest = costs.first_of(at, 1 / 16)
+        return piece.span, rest
 
-    assert chosen(costs) == (1, Span(1, 0, 7), [Span(1, 7, 100)])
-    assert chosen(sliver) == (0, Span(0, 90, 91), [])
-    assert chosen(even(20, lists=4)) == (0, Span(0, 0, 4), [])
+    assert first(costs, 1) == (Span(1, 0, 7), [Span(1, 7, 100)])
+    assert first(sliver, 0) == (Span(0, 90, 91), [])
+    assert first(even(20, lists=4), 2) == (Span(2, 0, 4), [])
 
 
 def test_each_worker_has_the_rates_of_its_own_piece(index: Path) -> None:
@@ -319,15 +319,35 @@ def test_each_worker_has_the_rates_of_its_own_piece(index: Path) -> None:
             for i, piece in pieces.items()
         ]
 
-    known, _, left = measure_rates(files, probes, crew, whole, tried)
+    known, _, left = measure_rates(files, probes, crew, whole, tried, [[range(BATCHES)]] * len(crew))
     slow, fast, stated, unread, half = ((one.load_mb_s, one.compare_m_s) for one in known)
     assert fast[0] > 2 * slow[0] > 0  # type: ignore[operator]
     assert fast[1] > 2 * slow[1] > 0  # type: ignore[operator]
     assert stated == (5.0, 7.0)
     assert half[0] == 3.0
-    assert slow[0] < unread[0] < fast[0]  # type: ignore[operator]
+    assert unread[0] == pytest.approx(np.mean([slow[0], fast[0], stated[0], half[0]]))  # type: ignore[arg-type]
     assert len(set(asked)) == len(asked)
     assert not left  # the one that can read none tried all there was
+
+
+def test_a_worker_is_measured_with_batches_that_it_can_read(index: Path) -> None:
+    files: Any = SimpleNamespace(files=IvfFiles(index))
+    probes = np.ones(files.files.centroids.n_lists, np.int64)
+    whole = [Span(number, 0, len(probes)) for number in range(BATCHES)]
+    asked: dict[int, int] = {}
+
+    def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
+        asked.update({i: piece.span.batch for i, piece in pieces.items()})
+        return [Searched([piece.span.batch], {}, 0, 1.0, 1.0) for piece in pieces.values()]
+
+    windows = [[{7}], [range(5, 8)], [range(0), range(BATCHES)], [range(0)]]
+    crew = [Worker(name) for name in "abcd"]
+    known, _, left = measure_rates(files, probes, crew, whole, tried, windows)
+    assert asked[0] == 7
+    assert asked[1] in (5, 6)
+    assert len({*asked.values()}) == len(asked) == 3
+    assert not any(worker.measured for worker in known)  # the last has the mean of the others
+    assert sum(span.last - span.first for span in left) < BATCHES * len(probes)
 
 
 def test_an_index_of_one_batch_is_shared_by_workers_whose_rates_are_measured(tmp_path: Path) -> None:

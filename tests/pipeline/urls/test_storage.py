@@ -85,43 +85,45 @@ def test_a_file_is_looked_up_and_opened_once_for_all_its_pieces(
 
 
 class Held:
-    """Pieces of a file whose reads wait until as many are made at once, and of which those at or after `bad` fail."""
+    """Pieces of a file whose reads wait until as many are made at once, or fail."""
 
-    def __init__(self, at_once: int, bad: int | None = None) -> None:
+    def __init__(self, at_once: int, fails: bool = False) -> None:
         self.all_there = threading.Barrier(at_once, timeout=30)
-        self.bad, self.read_at = bad, list[int]()
+        self.fails, self.read_at = fails, list[int]()
 
     def read(self, offset: int, length: int) -> bytes:
         self.read_at.append(offset)
         self.all_there.wait()
-        if self.bad is not None and offset >= self.bad:
-            time.sleep(0.01)  # as storage takes a while to refuse
+        if self.fails:
             raise StorageError(f"no piece at {offset}")
         return bytes([offset]) * length
+
+
+def held(at: Storage, tmp_path: Path, pieces: Held, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """Another node that fetches four pieces of ten bytes at once, of ``held-1/b.bin`` with 80 bytes."""
+    put(at, "held-1/b.bin", bytes(80))
+    two = other(at, tmp_path)
+    two.piece_bytes, two.fetched_bytes = 10, 40
+    monkeypatch.setattr(two, "pieces", lambda name: pieces)
+    return two
 
 
 def test_pieces_of_a_file_are_fetched_at_once(
     s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    two = other(s3, tmp_path)
-    two.piece_bytes = 10
-    put(s3, "held-1/b.bin", bytes(80))
-    monkeypatch.setattr(two, "pieces", lambda name: Held(two.fetched_at_once))
+    two = held(s3, tmp_path, Held(4), monkeypatch)
     assert two.fetch("held-1/b.bin").read_bytes() == b"".join(bytes([at]) * 10 for at in range(0, 80, 10))
 
 
 def test_a_piece_that_fails_ends_a_fetch_and_leaves_no_file(
     s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    two = other(s3, tmp_path)
-    two.piece_bytes = 2
-    held = Held(1, bad=0)
-    put(s3, "held-1/b.bin", bytes(200))
-    monkeypatch.setattr(two, "pieces", lambda name: held)
-    with pytest.raises(StorageError, match="no piece at 0"):
+    pieces = Held(4, fails=True)
+    two = held(s3, tmp_path, pieces, monkeypatch)
+    with pytest.raises(StorageError, match="no piece at"):
         two.fetch("held-1/b.bin")
     assert not list(two.local("held-1").iterdir())
-    assert len(held.read_at) < 100  # those that had not begun
+    assert sorted(pieces.read_at) == [0, 10, 20, 30]  # no others were begun
 
 
 def test_what_the_mirror_has_is_not_fetched_again_unless_its_size_differs(

@@ -434,7 +434,7 @@ def test_growth_on_storage_has_few_tables_beside_it_and_several_draws_of_the_has
     assert all(row["small_tables"] == 2 for row in found["rows"])
     assert found["hash_seeds"] == [1, 2]
     for row in found["rows"]:
-        for name in ("memory", "storage", "small"):
+        for name in ("memory", "storage", "disk", "small"):
             seeds = [one["mean_us"] for one in row[name]["seeds"]]
             assert len(seeds) == 2
             assert row[name]["mean_us"] == pytest.approx(sum(seeds) / 2)
@@ -460,11 +460,12 @@ def test_a_size_counts_only_where_all_draws_reach_the_ratio(
     monkeypatch.setattr(growth, "SMALL_GAMMAS", (0.1,))
     found = growth.on_storage(space)
     first, second = found["rows"]
-    assert (first["memory"], first["storage"], first["small"]) == (None, None, None)
-    assert all(len(second[name]["seeds"]) == 2 for name in ("memory", "storage", "small"))
+    names = ("memory", "storage", "disk", "small")
+    assert not any(first[name] for name in names)
+    assert all(len(second[name]["seeds"]) == 2 for name in names)
     assert not any(name.endswith("_exponent") for name in found)
     text = shown(space, "growth-storage", found)
-    assert "| 1,000 | not reached | not reached | 2 | not reached |" in text
+    assert "| 1,000 | not reached | not reached | not reached | 2 | not reached |" in text
     assert "memory not reached, storage not reached" in text
 
 
