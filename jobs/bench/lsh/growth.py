@@ -43,7 +43,7 @@ _MEANS = ("mean_us", "ratio", "distances")
 #: Of the hash functions, on storage.
 HASH_SEEDS = (1, 2, 3)
 #: The paper's small rho, and values of gamma with it, from cheap to dear: few tables must let many candidates through.
-SMALL_RHO, SMALL_GAMMAS = 0.09, (0.4, 0.3, 0.2, 0.1, 0.05)
+SMALL_RHO, SMALL_GAMMAS = 0.09, (0.4, 0.3, 0.2, 0.1)
 
 
 def measure(space: Space) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _stored_at(space: Space, n: int) -> dict[str, Any]:
                 rows[name].append(row)
             small = None
             for gamma in gammas:
-                shape = Shape(f"small-{seed}", {"n_tables": few, "gamma": gamma, "seed": seed})
+                shape = Shape(f"small-{gamma}-{seed}", {"n_tables": few, "gamma": gamma, "seed": seed})
                 (small,) = _once(space, searcher, data, shape, ("memory",), most=n)
                 if small is not None:
                     gammas = (gamma,)

@@ -5,7 +5,7 @@
 A question names a ``method``, what it is opened with (``open``), what it searches with (``search``), ``k``, the queries
 (``first``, ``last``), how often they are searched in one call (``times``), whether it is opened anew with no page of
 its files in the page cache (``cold``), and perhaps ``block``: queries of a call of their own, whose times are told.
-What was opened stays until something else is.
+What was opened stays until something else is, or another index lies in its place.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from indexmill.formats.chunks.tally import forget
+from indexmill.formats.index.manifest import parse_manifest
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, read_truth
 from indexmill.jobs.bench.common.process import memory_of
 from indexmill.jobs.bench.common.serving import measured, serve
@@ -39,7 +40,7 @@ def main() -> None:
     opened: dict[str, Any] = {}
 
     def answer(question: dict[str, Any]) -> dict[str, Any]:
-        key = repr((question["method"], sorted(question["open"].items())))
+        key = repr((question["method"], sorted(question["open"].items()), _build_id(question["open"])))
         if question["cold"]:
             opened.clear()  # what is mapped is not dropped
             for path in Path(question["open"]["index"]).glob("*.imx"):
@@ -51,6 +52,11 @@ def main() -> None:
         return ask(search, data, question) | {"opened": facts}
 
     serve(answer)
+
+
+def _build_id(opened: dict[str, Any]) -> str | None:
+    """Return what tells an index from one that was made in its place; None of a method without an index."""
+    return parse_manifest(opened["index"]).build_id if "index" in opened else None
 
 
 def ask(search: Search, data: Dataset, question: dict[str, Any]) -> dict[str, Any]:

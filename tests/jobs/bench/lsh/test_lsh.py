@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -413,6 +414,20 @@ def test_srs_is_timed_at_the_accuracies_whose_reads_were_counted(space: Space) -
         assert row["reads_per_s"]["128"] == row["reads_per_s"]["512"]
         assert row["reads_per_s"]["128"] == pytest.approx(5e7 / row["us"]["value"])
     assert "### Reads a second that the speed of SRS takes" in shown(space, "srs-accuracy", told)
+
+
+def test_an_index_that_takes_the_place_of_another_is_opened_anew(space: Space) -> None:
+    data = space.data("sift1m")
+    with Searcher(data, space.out / "test.log") as searcher:
+        tables = []
+        for n_tables in (2, 5):
+            index = space.ensure("replaced", data, Shape("one", {"n_tables": n_tables}))
+            opened = {"index": str(index), "engine": "memory"}
+            tables.append(
+                searcher.ask("lsh", opened, {"candidates": 1}, 1, "report")["opened"]["memory"]["tables"]
+            )
+            shutil.rmtree(index)
+    assert tables[0] < tables[1]
 
 
 @pytest.fixture
