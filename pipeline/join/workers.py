@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.join.batches import Loaded, Unread
-from indexmill.pipeline.join.platform import Piece, Worker, costs_of
+from indexmill.pipeline.join.platform import Costs, Piece, Worker, costs_of
 from indexmill.pipeline.join.simulate import WorkerRun
 from indexmill.pipeline.join.spans import Span
 from indexmill.pipeline.join.split import Board, Share, plan_split
@@ -114,45 +114,46 @@ def measure_rates(
     share = _MEASURED / max(1, len(lacking))
     while lacking and left:
         costs = costs_of(search.files, probes, left)
-        compares = np.add.reduceat(costs.compares, costs.edges[:-1]).tolist()
-        places: dict[int, int] = {}
-        for i in lacking:
-            free = [at for at in range(len(left)) if at not in places.values()]
-            choices = ([at for at in free if left[at].batch in window] for window in windows[i])
-            if mine := next(filter(None, choices), None):
-                places[i] = max(mine, key=compares.__getitem__)
+        places = _places(lacking, left, costs, windows)
         if not places:
             break
         cuts = {at: costs.first_of(at, share) for at in places.values()}
         left = [span for at, whole in enumerate(left) for span in (cuts[at][1] if at in cuts else [whole])]
-        for i, found in zip(places, tried({i: cuts[at][0] for i, at in places.items()}), strict=True):
+        pieces = {i: cuts[at][0] for i, at in places.items()}
+        for (i, piece), found in zip(pieces.items(), tried(pieces), strict=True):
             searched.add(found)
             if found.batches:
-                known[i] = with_rates(workers[i], cuts[places[i]][0], found)
+                known[i] = _rated(
+                    workers[i],
+                    piece.n_bytes / max(found.load_seconds, _LEAST_SECONDS) / 1e6,
+                    piece.compares / max(found.search_seconds, _LEAST_SECONDS) / 1e6,
+                )
         lacking = [i for i in lacking if known[i].measured]
-    rated = [worker for worker in known if not worker.measured]
+    rates = [(one.load_mb_s, one.compare_m_s) for one in known if one.load_mb_s and one.compare_m_s]
+    load, compare = np.mean(rates, axis=0).tolist() if rates else (1.0, 1.0)  # of no others, any: all alike
+    return [_rated(one, load, compare) for one in known], searched, left
+
+
+def _places(
+    lacking: Sequence[int], left: Sequence[Span], costs: Costs, windows: Sequence[Sequence[Collection[int]]]
+) -> dict[int, int]:
+    """Return which of the spans that are `left` each worker takes: that of its window with most compares, if any."""
+    compares = np.add.reduceat(costs.compares, costs.edges[:-1]).tolist()
+    places: dict[int, int] = {}
     for i in lacking:
-        known[i] = _like(known[i], rated)
-    return known, searched, left
+        free = [at for at in range(len(left)) if at not in places.values()]
+        choices = ([at for at in free if left[at].batch in window] for window in windows[i])
+        if mine := next(filter(None, choices), None):
+            places[i] = max(mine, key=compares.__getitem__)
+    return places
 
 
-def with_rates(worker: Worker, piece: Piece, searched: Searched) -> Worker:
-    """Return a worker with the rates that its search of a piece had where it declares none."""
-    load = piece.n_bytes / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
-    compare = piece.compares / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
+def _rated(worker: Worker, load_mb_s: float, compare_m_s: float) -> Worker:
+    """Return a worker with these rates where it has none."""
     return replace(
         worker,
-        load_mb_s=max(load, _LEAST_RATE) if worker.load_mb_s is None else worker.load_mb_s,
-        compare_m_s=max(compare, _LEAST_RATE) if worker.compare_m_s is None else worker.compare_m_s,
-    )
-
-
-def _like(worker: Worker, others: Sequence[Worker]) -> Worker:
-    """Return a worker with the mean rates of others where it declares none; of no others, with any."""
-    load = np.mean([other.load_mb_s or 1.0 for other in others]) if others else 1.0
-    compare = np.mean([other.compare_m_s or 1.0 for other in others]) if others else 1.0
-    return replace(
-        worker, load_mb_s=worker.load_mb_s or float(load), compare_m_s=worker.compare_m_s or float(compare)
+        load_mb_s=worker.load_mb_s or max(load_mb_s, _LEAST_RATE),
+        compare_m_s=worker.compare_m_s or max(compare_m_s, _LEAST_RATE),
     )
 
 

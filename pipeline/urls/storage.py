@@ -79,7 +79,7 @@ class Storage:
 
     #: Of one read or write, and what is repeated when a read fails.
     piece_bytes = 16 << 20
-    #: Of a file that are fetched at once: one connection brings 50 to 100 MB a second from a store like S3.
+    #: Of a file that are fetched at once: four pieces, since one connection to a store seldom fills the line.
     fetched_bytes = 64 << 20
 
     def __init__(self, url: str, mirror: str | None = None) -> None:

@@ -61,7 +61,7 @@ class Series:
 
 
 BEAM, COMPLETION, WHOLE = "beam", "completion", "all parts, cache of 10%"
-#: The whole system but for its algorithm.
+#: All parts, with beam search in place of completion-driven search.
 WHOLE_BY_BEAM = "beam, all other parts, cache of 10%"
 #: All parts, with each cache.
 CACHES = {
