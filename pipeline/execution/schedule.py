@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from indexmill.pipeline.execution.capacity import capacity
 
-#: Bytes of one request that fetches, and such requests of a file at once (`pipeline.urls.storage.Storage`).
+#: Bytes of one request that fetches, and such requests of a file at once.
 PIECE_BYTES, PIECES_AT_ONCE = 16 << 20, 4
 #: Bytes of one request that pushes: the parts of an upload by pyarrow.
 PART_BYTES = 10 << 20

@@ -62,7 +62,8 @@ class Searched:
     unread : dict of int to str
         Those that cannot be read, and why.
     load_bytes : int
-    load_seconds, search_seconds : float
+    load_seconds, search_seconds, compare_seconds : float
+        Searches hold the compares, and the writing of what was found.
     """
 
     batches: list[int] = field(default_factory=list)
@@ -70,6 +71,7 @@ class Searched:
     load_bytes: int = 0
     load_seconds: float = 0.0
     search_seconds: float = 0.0
+    compare_seconds: float = 0.0
 
     def add(self, other: Searched) -> None:
         """Count what became of other batches, too."""
@@ -78,6 +80,7 @@ class Searched:
         self.load_bytes += other.load_bytes
         self.load_seconds += other.load_seconds
         self.search_seconds += other.search_seconds
+        self.compare_seconds += other.compare_seconds
 
 
 class BatchSearch:
@@ -146,7 +149,7 @@ class BatchSearch:
         for batch in load_spans(self.files, spans, ahead=ahead, pace=load_pace):
             began = time.perf_counter()
             if isinstance(batch, Loaded):
-                self.partials.write(self._place(batch.span), self._found(batch.lists))
+                self.partials.write(self._place(batch.span), self._timed(batch.lists, done))
             if search_pace is not None:
                 search_pace(batch, began)
             if advance is not None:
@@ -186,6 +189,13 @@ class BatchSearch:
     def _chosen(self) -> Iterator[Any]:
         for first, last in self._blocks():
             yield self._search.choose(self._queries.block(first, last))
+
+    def _timed(self, lists: Lists, done: Searched) -> Iterator[Nearest]:
+        blocks, began = self._found(lists), time.perf_counter()
+        for block in blocks:
+            done.compare_seconds += time.perf_counter() - began
+            yield block
+            began = time.perf_counter()
 
     def _found(self, lists: Lists) -> Iterator[Nearest]:
         if self._search.exhaustive:

@@ -22,8 +22,8 @@ from indexmill.pipeline.join.split import Board, Share, plan_split
 from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work
 
 _LEAST_SECONDS = 1e-6
-#: MB, or millions of vectors, a second: where what was measured with had none.
-_LEAST_RATE = 1e-6
+#: Seconds that the load and the compares of a piece must take together to tell rates.
+_TELLING_SECONDS = 0.05
 #: Share of all compares that rates are measured with, about: of each worker at least those of one list, at most those
 #: of one batch.
 _MEASURED = 1 / 16
@@ -100,7 +100,8 @@ def measure_rates(
 ) -> tuple[list[Worker], Searched, list[Span]]:
     """Let each worker that lacks a rate search a piece; return workers with rates, what was searched, and what is left.
 
-    They do so side by side, as they will work. One that can read no piece has the mean rates of the others.
+    They do so side by side, as they will work, unless fewer batches are left than there are workers. One whose piece
+    tells no rate, or that can read none, has the mean rate of the others.
 
     Parameters
     ----------
@@ -123,15 +124,12 @@ def measure_rates(
         for (i, piece), found in zip(pieces.items(), tried(pieces), strict=True):
             searched.add(found)
             if found.batches:
-                known[i] = _rated(
-                    workers[i],
-                    piece.n_bytes / max(found.load_seconds, _LEAST_SECONDS) / 1e6,
-                    piece.compares / max(found.search_seconds, _LEAST_SECONDS) / 1e6,
-                )
-        lacking = [i for i in lacking if known[i].measured]
-    rates = [(one.load_mb_s, one.compare_m_s) for one in known if one.load_mb_s and one.compare_m_s]
-    load, compare = np.mean(rates, axis=0).tolist() if rates else (1.0, 1.0)  # of no others, any: all alike
-    return [_rated(one, load, compare) for one in known], searched, left
+                known[i] = _with_rates(workers[i], *_rates(piece, found))
+                lacking.remove(i)
+    loads = [worker.load_mb_s for worker in known if worker.load_mb_s]
+    compares = [worker.compare_m_s for worker in known if worker.compare_m_s]
+    means = [float(np.mean(rates)) if rates else 1.0 for rates in (loads, compares)]  # 1.0: all are alike
+    return [_with_rates(worker, *means) for worker in known], searched, left
 
 
 def _places(
@@ -148,12 +146,19 @@ def _places(
     return places
 
 
-def _rated(worker: Worker, load_mb_s: float, compare_m_s: float) -> Worker:
+def _rates(piece: Piece, found: Searched) -> tuple[float | None, float | None]:
+    """Return the MB and the millions of vectors a second by which a piece was loaded and compared, where it tells."""
+    if found.load_seconds + found.compare_seconds < _TELLING_SECONDS:
+        return None, None
+    load = piece.n_bytes / max(found.load_seconds, _LEAST_SECONDS) / 1e6
+    compare = piece.compares / max(found.compare_seconds, _LEAST_SECONDS) / 1e6
+    return load or None, compare or None
+
+
+def _with_rates(worker: Worker, load_mb_s: float | None, compare_m_s: float | None) -> Worker:
     """Return a worker with these rates where it has none."""
     return replace(
-        worker,
-        load_mb_s=worker.load_mb_s or max(load_mb_s, _LEAST_RATE),
-        compare_m_s=worker.compare_m_s or max(compare_m_s, _LEAST_RATE),
+        worker, load_mb_s=worker.load_mb_s or load_mb_s, compare_m_s=worker.compare_m_s or compare_m_s
     )
 
 

@@ -62,13 +62,18 @@ class _Live:
         self.until = max(self.until, self.began + seconds)
 
 
-def answers(reads: Sequence[Read[T]], most_bytes: int = _MOST_BYTES) -> Iterator[tuple[int, T]]:
+def answers(
+    reads: Sequence[Read[T]], most_bytes: int = _MOST_BYTES, *, again: bool = True
+) -> Iterator[tuple[int, T]]:
     """Yield the place of each read in `reads` and its answer, as answers come.
 
     Parameters
     ----------
     most_bytes : int
-        Of reads at a time, unless a single one has more.
+        Bytes that are read at a time, unless a single read has more.
+    again : bool
+        Whether a read without an answer is made again. Reads of many bytes would fill a slow line with copies: those
+        that have time-outs and retries of their own are waited for.
 
     Raises
     ------
@@ -97,8 +102,9 @@ def answers(reads: Sequence[Read[T]], most_bytes: int = _MOST_BYTES) -> Iterator
             for place, one in live.items():
                 one.wait_for(reads[place], n_bytes)
             until = min(one.until for one in live.values())
+            seconds = max(0.0, until - time.monotonic()) if again else None
             try:
-                place, answer, error = arrived.get(timeout=max(0.0, until - time.monotonic()))
+                place, answer, error = arrived.get(timeout=seconds)
             except Empty:
                 for place in [place for place, one in live.items() if one.until <= time.monotonic()]:
                     if live[place].tries == TRIES:

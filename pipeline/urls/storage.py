@@ -38,6 +38,7 @@ from indexmill.formats.urls.pieces import Pieces
 from indexmill.formats.urls.retry import retried
 from indexmill.pipeline.execution.arguments import KEEP, replaced
 from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.execution.schedule import PIECE_BYTES, PIECES_AT_ONCE
 from indexmill.pipeline.urls.beside import Read, answers
 from indexmill.pipeline.urls.conditional import Conditional, conditional, read_if_there
 
@@ -78,9 +79,9 @@ class Storage:
     """
 
     #: Of one read or write, and what is repeated when a read fails.
-    piece_bytes = 16 << 20
-    #: Of a file that are fetched at once: four pieces, since one connection to a store seldom fills the line.
-    fetched_bytes = 64 << 20
+    piece_bytes = PIECE_BYTES
+    #: Of a file, that are fetched at once: several connections to a store may bring more than one.
+    fetched_bytes = PIECES_AT_ONCE * PIECE_BYTES
 
     def __init__(self, url: str, mirror: str | None = None) -> None:
         place = locate(url)
@@ -277,7 +278,7 @@ class Storage:
             cuts = [(at, min(self.piece_bytes, size - at)) for at in range(0, size, self.piece_bytes)]
             reads = [Read(partial(pieces.read, at, length), length, what) for at, length in cuts]
             with atomic_write(local) as file:
-                for place, piece in answers(reads, self.fetched_bytes):
+                for place, piece in answers(reads, self.fetched_bytes, again=False):
                     file.seek(cuts[place][0])
                     file.write(piece)
 

@@ -1,9 +1,9 @@
 """Copies of batches on the path of a worker. What looks and copies is a task, which runs where the path is.
 
 A path holds the files that searches of some consecutive batches read: the batches, the centroids and the deletions,
-each with the bytes that the manifest of the index states. ``copies.json`` says of which index, and which batches: none
-while rates are measured, before the batches are divided. It is written before the first copy, and each copy appears
-whole, so that the next join completes what a killed one left.
+each with the bytes that the manifest of the index states. ``copies.json`` says of which index, and which batches; while
+rates are measured, before the batches are divided, its `batches` is null. It is written before the first copy, and
+each copy appears whole, so that the next join completes what a killed one left.
 """
 
 from __future__ import annotations
@@ -180,6 +180,8 @@ def _copy_missing(
 ) -> int:
     """Write a note, then copy what of the wanted files is not usable; returns the bytes that were copied."""
     missing = [entry for entry in wanted if entry.name not in usable]
+    for entry in missing:  # an earlier version, which the note would call the present one
+        (place.folder / entry.name).unlink(missing_ok=True)
     for leftover in place.folder.glob(".*.tmp"):  # of a join that was killed
         leftover.unlink()
     write_checked_json(place.folder / COPIES_NAME, note)

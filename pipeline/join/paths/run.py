@@ -87,7 +87,10 @@ class Paths:
         return windows if len(windows) == len(readable) and cover(windows, batches) else None
 
     def to_measure(self, batches: int) -> list[list[Collection[int]]]:
-        """Return the batches with which each worker is measured: its own, or an equal share if it has none yet."""
+        """Return the batches with which each worker is measured, and those that do if none of the first is left.
+
+        Those on its path; of a path without, an equal share, and then any; any of a worker without a path.
+        """
         n, everything = len(self.held), range(batches)
         found: list[list[Collection[int]]] = []
         for i, held in enumerate(self.held):

@@ -21,6 +21,7 @@ import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, StorageError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.ivf.batch import batch_name
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.join.options import JoinReport
@@ -197,6 +198,27 @@ def test_paths_follow_an_append(tmp_path: Path, here: list[Any]) -> None:
     join(path, QUERIES, tmp_path / "a.parquet")
     join(path, QUERIES, tmp_path / "b.parquet", platform=workers)
     assert same(tmp_path / "a.parquet", tmp_path / "b.parquet")
+
+
+def test_a_copy_for_measuring_that_was_cut_short_leaves_no_earlier_version(
+    tmp_path: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, workers = build_lists(tmp_path / "ix", make_vectors("uint8"), batch_vectors=500), crew(tmp_path)
+    join(path, QUERIES, tmp_path / "r.parquet", platform=workers)
+    np.save(tmp_path / "more.npy", make_vectors("uint8", 300, seed=4))
+    indexmill.append(path, tmp_path / "more.npy")
+    manifest, place = parse_manifest(path), Place("w0", str(workers[0].path))
+    copy, now = place.folder / CENTROIDS_NAME, path / CENTROIDS_NAME
+    assert copy.stat().st_size == now.stat().st_size
+    assert not same(copy, now)
+
+    def fail(*given: Any) -> None:
+        raise StorageError("no more")
+
+    monkeypatch.setattr(copies, "_copy", fail)
+    with pytest.raises(StorageError, match="no more"):
+        copies.copy_one(place, str(path), manifest, 0)
+    assert CENTROIDS_NAME not in copies.look(place, manifest).usable
 
 
 def test_copies_that_a_killed_join_left_are_completed(index: Path, tmp_path: Path, here: list[Any]) -> None:

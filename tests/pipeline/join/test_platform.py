@@ -315,7 +315,9 @@ def test_each_worker_has_the_rates_of_its_own_piece(index: Path) -> None:
     def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
         asked.extend(piece.span for piece in pieces.values())
         return [
-            Searched([piece.span.batch], {}, 0, seconds[i], 2 * seconds[i]) if i in seconds else Searched()
+            Searched([piece.span.batch], {}, 0, seconds[i], 9.0, 2 * seconds[i])
+            if i in seconds
+            else Searched()
             for i, piece in pieces.items()
         ]
 
@@ -338,7 +340,7 @@ def test_a_worker_is_measured_with_batches_that_it_can_read(index: Path) -> None
 
     def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
         asked.update({i: piece.span.batch for i, piece in pieces.items()})
-        return [Searched([piece.span.batch], {}, 0, 1.0, 1.0) for piece in pieces.values()]
+        return [Searched([piece.span.batch], {}, 0, 1.0, 1.0, 1.0) for piece in pieces.values()]
 
     windows = [[{7}], [range(5, 8)], [range(0), range(BATCHES)], [range(0)]]
     crew = [Worker(name) for name in "abcd"]
@@ -348,6 +350,25 @@ def test_a_worker_is_measured_with_batches_that_it_can_read(index: Path) -> None
     assert len({*asked.values()}) == len(asked) == 3
     assert not any(worker.measured for worker in known)  # the last has the mean of the others
     assert sum(span.last - span.first for span in left) < BATCHES * len(probes)
+
+
+@pytest.mark.parametrize(("seconds", "probed"), [(1.0, False), (0.01, True)])
+def test_a_piece_without_compares_or_of_an_instant_tells_no_rate_of_compares(
+    index: Path, seconds: float, probed: bool
+) -> None:
+    files: Any = SimpleNamespace(files=IvfFiles(index))
+    n_lists = files.files.centroids.n_lists
+    whole = [Span(number, 0, n_lists) for number in range(BATCHES)]
+
+    def tried(pieces: Mapping[int, Piece]) -> list[Searched]:
+        return [Searched([piece.span.batch], {}, 0, seconds, 1.0, seconds) for piece in pieces.values()]
+
+    crew = [Worker("new"), Worker("stated", 5.0, 7.0)]
+    probes = np.full(n_lists, int(probed))
+    (new, _), searched, _ = measure_rates(files, probes, crew, whole, tried, [[range(BATCHES)]] * 2)
+    assert new.compare_m_s == 7.0
+    assert (new.load_mb_s == 5.0) == probed  # a piece that took an instant tells nothing at all
+    assert len(searched.batches) == 1
 
 
 def test_an_index_of_one_batch_is_shared_by_workers_whose_rates_are_measured(tmp_path: Path) -> None:

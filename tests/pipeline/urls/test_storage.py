@@ -18,7 +18,7 @@ from indexmill.formats.errors import InputError, StorageError
 from indexmill.formats.urls import client as client_module
 from indexmill.formats.urls import retry
 from indexmill.formats.urls.retry import retried
-from indexmill.pipeline.urls import storage
+from indexmill.pipeline.urls import beside, storage
 from indexmill.pipeline.urls.lease import Lease
 from indexmill.pipeline.urls.localised import run_localised
 from indexmill.pipeline.urls.storage import Seen, Storage, Stored
@@ -113,6 +113,20 @@ def test_pieces_of_a_file_are_fetched_at_once(
 ) -> None:
     two = held(s3, tmp_path, Held(4), monkeypatch)
     assert two.fetch("held-1/b.bin").read_bytes() == b"".join(bytes([at]) * 10 for at in range(0, 80, 10))
+
+
+def test_pieces_that_a_slow_line_brings_late_are_not_asked_for_again(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Held):
+        def read(self, offset: int, length: int) -> bytes:
+            time.sleep(20 * beside.PATIENCE_S)
+            return super().read(offset, length)
+
+    monkeypatch.setattr(beside, "PATIENCE_S", 0.01)
+    pieces = Slow(4)
+    held(s3, tmp_path, pieces, monkeypatch).fetch("held-1/b.bin")
+    assert sorted(pieces.read_at) == list(range(0, 80, 10))
 
 
 def test_a_piece_that_fails_ends_a_fetch_and_leaves_no_file(
