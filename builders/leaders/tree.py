@@ -2,8 +2,8 @@
 
 The lowest level holds all leaders. Each higher level is a random sample of the level below, and every point belongs to
 its nearest point one level up. Levels shrink by the same factor, ``n_leaders ** (1 / depth)``. A search keeps the best
-few nodes of each level (eCP descends into one). Deviation: a block of vectors descends together, level by level, so
-that many are compared at once.
+few nodes of each level; how many eCP keeps, its paper does not tell. Deviation: a block of vectors descends together,
+level by level, so that many are compared at once.
 """
 
 from __future__ import annotations

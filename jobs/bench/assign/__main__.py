@@ -2,9 +2,9 @@
 
 The measurement is `indexmill bench assign` with the parameters below; parts *assign-exact* and *assign-graph* find
 leaders by brute force and through a graph, which take longer than groups. Parts *tree* and *drives* have generated
-vectors, the paper's tree of depth 3, its size of a leaf, and an in-buffer that makes as many chunk files; *tree-near*
-and *drives-near* have the same with a tree that agrees with brute force more often. Part *chunks* writes and sorts the
-chunk files of builds, raw and compressed.
+vectors, a tree of depth 3 that keeps one node, leaves of the paper's size, and an in-buffer that makes as many chunk
+files; *tree-near* and *drives-near* have the same with a tree that agrees with brute force more often, and is likelier
+to be the paper's. Part *chunks* writes and sorts the chunk files of builds, raw and compressed.
 """
 
 from __future__ import annotations

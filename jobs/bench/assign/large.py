@@ -1,4 +1,4 @@
-"""Parts *tree* and *tree-near*: ten million vectors, leaves of the paper's size and its tree (eCP study, Table 2).
+"""Parts *tree* and *tree-near*: ten million vectors, leaves of the paper's size and either reading of its tree.
 
 The paper has a tree of depth 3, and tells neither whether its leaves count as a level nor how many nodes of a level it
 looks into. Part *tree* has three levels of leaders and looks into one node, which finds the nearest leader of few

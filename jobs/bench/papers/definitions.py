@@ -16,7 +16,6 @@ Verdict = Literal[
     "implemented",
     "fitted, not measured",
     "not possible here",
-    "not measured yet",
 ]
 #: What verdicts mean, in the order in which they are counted.
 VERDICTS: dict[Verdict, str] = {
@@ -27,10 +26,9 @@ VERDICTS: dict[Verdict, str] = {
     "implemented": "a drawing or a listing: code does what it shows, and the row names its file",
     "fitted, not measured": "a simulation whose rates were fitted to figures of the paper",
     "not possible here": "hardware or data that we lack, named",
-    "not measured yet": "no record holds a figure; what is missing is named",
 }
 #: Verdicts that must say why.
-_WITH_REASON = {"not reproduced", "not possible here", "not measured yet"}
+_WITH_REASON = {"not reproduced", "not possible here"}
 #: Verdicts on a figure of the records.
 _ON_FIGURES = {"reproduced", "shape reproduced", "not reproduced"}
 #: Verdicts that need a figure.
@@ -44,20 +42,6 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Judgement(_Strict):
-    """A verdict on a figure that no record holds yet, which counts once one does and the condition holds.
-
-    Attributes
-    ----------
-    verdict, because, holds
-        As of a `Row`.
-    """
-
-    verdict: Verdict
-    because: str = ""
-    holds: Text
-
-
 class Row(_Strict):
     """A figure of a paper, or a few that belong together.
 
@@ -67,21 +51,16 @@ class Row(_Strict):
     paper : str
         What the paper reports, with its units.
     ours : str
-        A template whose holes name places of records, as in `common.tables`; empty where nothing was measured, unless
-        the row `waits_for` a part.
+        A template whose holes name places of records, as in `common.tables`; empty where nothing was measured.
     on : str
         Data and setting of ours.
     verdict : Verdict
     because : str
-        A template of the reason for the verdict; for "not measured yet", what is missing.
+        A template of the reason for the verdict.
     holds : str
         A condition on places of records without which the verdict is wrong.
     code : str
         For "implemented": the file that does what the drawing or listing shows.
-    waits_for : str
-        For "not measured yet": the part of a record that holds the figure once it has run, as ``lsh.growth_storage``.
-    once : tuple of Judgement
-        Verdicts from then on; the first whose condition holds.
     """
 
     what: Text
@@ -92,8 +71,6 @@ class Row(_Strict):
     because: str = ""
     holds: str = ""
     code: str = ""
-    waits_for: str = ""
-    once: tuple[Judgement, ...] = ()
 
     @model_validator(mode="after")
     def _says_what_its_verdict_needs(self) -> Row:
@@ -109,30 +86,7 @@ class Row(_Strict):
             )
         if self.verdict in _WITH_FIGURE and not self.ours:
             raise ValueError(f"{self.what}: {self.verdict} needs `ours`")
-        if self.verdict == "not measured yet" and (self.holds or bool(self.ours) != bool(self.waits_for)):
-            raise ValueError(
-                f"{self.what}: a figure of a record is measured; give another verdict, or a part that the row waits for"
-            )
-        if bool(self.waits_for) != bool(self.once) or (self.once and self.verdict != "not measured yet"):
-            raise ValueError(f"{self.what}: `waits_for` goes with `once`, and with not measured yet alone")
-        for judgement in self.once:
-            self.judged(judgement)
         return self
-
-    def judged(self, judgement: Judgement) -> Row:
-        """Return the row as it is once its part has run.
-
-        Raises
-        ------
-        ValueError
-            If it does not say what the verdict needs.
-        """
-        return Row(what=self.what, paper=self.paper, ours=self.ours, on=self.on, **judgement.model_dump())
-
-    @property
-    def waiting(self) -> Row:
-        """The row as it is until its part has run: without figures."""
-        return self.model_copy(update={"ours": "", "on": "", "waits_for": "", "once": ()})
 
 
 class Exhibit(_Strict):

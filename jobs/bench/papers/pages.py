@@ -48,48 +48,8 @@ def cells(row: Row, shelf: Shelf, place: str) -> list[str]:
     return [row.what, row.paper, "; ".join(part for part in (ours, code) if part) or NONE, on, verdict]
 
 
-def settled(row: Row, shelf: Shelf, place: str) -> Row:
-    """Return a row that waits for no part: with its verdict if the part has run, else without its figures.
-
-    Raises
-    ------
-    LookupError, ValueError
-        If the part has run and the row names a place that it lacks, or none of the row's verdicts holds.
-    """
-    if not row.waits_for:
-        return row
-    if not shelf.has(row.waits_for):
-        return row.waiting
-    try:
-        for judgement in row.once:
-            if shelf.value(judgement.holds):
-                return row.judged(judgement)
-        ours = shelf.fill(row.ours)
-    except LookupError as error:
-        raise LookupError(f"{place}: {row.what}: {error}") from error
-    raise ValueError(f"{place}: {row.what}: ours is {ours}, for which the row has no verdict; judge it")
-
-
-def settled_paper(name: str, paper: Paper, shelf: Shelf) -> Paper:
-    """Return a paper all of whose rows are `settled`.
-
-    Raises
-    ------
-    LookupError, ValueError
-        As `settled`.
-    """
-    shelf = shelf.named(paper.names)
-    exhibits = tuple(
-        exhibit.model_copy(
-            update={"rows": tuple(settled(row, shelf, f"{name}, {exhibit.name}") for row in exhibit.rows)}
-        )
-        for exhibit in paper.exhibits
-    )
-    return paper.model_copy(update={"exhibits": exhibits})
-
-
 def page(name: str, paper: Paper, shelf: Shelf) -> str:
-    """Return the page of a paper whose rows are `settled`.
+    """Return the page of a paper.
 
     Raises
     ------
@@ -130,9 +90,8 @@ def texts(papers: dict[str, Paper], shelf: Shelf) -> dict[str, str]:
     Raises
     ------
     LookupError, ValueError
-        As `settled` and `page`.
+        As `page`.
     """
-    papers = {name: settled_paper(name, paper, shelf) for name, paper in papers.items()}
     made = {f"{name}.md": page(name, paper, shelf) for name, paper in papers.items()}
     return made | {INDEX: tables.render("papers/index.jinja", {"papers": papers, "verdicts": VERDICTS})}
 

@@ -94,14 +94,6 @@ class Shelf:
             made._places[name] = made.value(expression)
         return made
 
-    def has(self, place: str) -> bool:
-        """Whether the newest records have a place."""
-        try:
-            self.value(place)
-        except LookupError:
-            return False
-        return True
-
     def used(self, *templates: str) -> list[str]:
         """Return the names of the records that templates use, sorted."""
         names = set().union(*(find_undeclared_variables(TEMPLATES.parse(one)) for one in templates))

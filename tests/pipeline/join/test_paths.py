@@ -215,7 +215,7 @@ def test_a_copy_for_measuring_that_was_cut_short_leaves_no_earlier_version(
     def fail(*given: Any) -> None:
         raise StorageError("no more")
 
-    monkeypatch.setattr(copies, "_copy", fail)
+    monkeypatch.setattr(copies, "atomic_write", fail)
     with pytest.raises(StorageError, match="no more"):
         copies.copy_one(place, str(path), manifest, 0)
     assert CENTROIDS_NAME not in copies.look(place, manifest).usable

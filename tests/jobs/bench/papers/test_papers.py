@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shutil
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from indexmill.jobs.bench.common import record
-from indexmill.jobs.bench.common.tables import TEMPLATES
 from indexmill.jobs.bench.papers import pages
 from indexmill.jobs.bench.papers.definitions import Paper, Row, load_paper, load_papers
 from indexmill.jobs.bench.papers.shelf import Shelf
@@ -34,7 +32,6 @@ NAMED = {
     "ecp-chunk-files": numbered("Table", 3),
 }
 PAPERS = load_papers()
-ONCE = {"verdict": "reproduced", "holds": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +67,7 @@ def test_at_most_one_row_in_ten_is_impossible_here() -> None:
 @pytest.mark.parametrize("name", NAMED)
 def test_figures_of_ours_come_from_records_and_not_from_the_page(name: str, shelf: Shelf) -> None:
     named = shelf.named(PAPERS[name].names)
-    for row in pages.settled_paper(name, PAPERS[name], shelf).rows:
+    for row in PAPERS[name].rows:
         assert bool(named.used(row.ours)) == bool(row.ours), row.what
         typed = re.sub(r"{[{%].*?[%}]}|\bat 0\.9\d\b", "", row.ours)  # holes, and recalls
         assert not re.search(r"\d+\.\d", typed), row.what
@@ -160,55 +157,6 @@ def test_a_verdict_that_no_longer_holds_is_an_error(tmp_path: Path) -> None:
         pages.page("a", judged, Shelf(records(tmp_path, share=0.3)))
 
 
-def shown(paper: Paper, shelf: Shelf) -> str:
-    return pages.texts({"a": paper}, shelf)["a.md"]
-
-
-def waiting(part: str) -> Paper:
-    """A row that has a verdict once `part` has run."""
-    once = [
-        {"verdict": "reproduced", "holds": "share_of > 0.5"},
-        {"verdict": "not reproduced", "because": "it is {{ share_of|share }}", "holds": "share_of < 0.4"},
-    ]
-    row = {"verdict": "not measured yet", "because": "part `x` has not run yet"}
-    return paper(ours="{{ share_of|share }}", waits_for=f"tried.{part}", once=once, **row)
-
-
-@pytest.mark.parametrize(
-    ("share", "verdict"), [(0.6, "| 60% | a set; record `tried` | *reproduced* |"), (0.3, "*: it is 30% |")]
-)
-def test_a_row_that_waits_for_a_part_has_its_verdict_once_the_part_has_run(
-    tmp_path: Path, share: float, verdict: str
-) -> None:
-    shelf = Shelf(records(tmp_path, share=share))
-    assert verdict in shown(waiting("one_part"), shelf)
-    text = shown(waiting("other_part"), shelf)
-    assert "| share | 50% | none |  | *not measured yet*: part `x` has not run yet |" in text
-    assert "1 rows: 1 not measured yet" in text
-
-
-def test_a_figure_for_which_a_waiting_row_has_no_verdict_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="ours is 45%, for which the row has no verdict"):
-        shown(waiting("one_part"), Shelf(records(tmp_path, share=0.45)))
-
-
-def test_rows_wait_for_parts_of_benchmarks_and_what_they_wait_with_can_be_read() -> None:
-    for row in (row for one in PAPERS.values() for row in one.rows if row.waits_for):
-        name, part = row.waits_for.split(".")
-        parts = importlib.import_module(f"indexmill.jobs.bench.{name}.__main__").BENCHMARK.parts
-        assert part in {one.replace("-", "_") for one in parts}, row.what
-        TEMPLATES.parse(row.ours)
-        for judgement in row.once:
-            TEMPLATES.parse(judgement.because)
-            TEMPLATES.compile_expression(judgement.holds)
-
-
-def test_no_row_waits_for_a_part_that_has_run(shelf: Shelf) -> None:
-    """Its verdict stands in the definition from then on, and the others go."""
-    waits = {row.what: row.waits_for for one in PAPERS.values() for row in one.rows if row.waits_for}
-    assert [what for what, part in waits.items() if shelf.has(part)] == []
-
-
 def moved(folder: Path, factor: float, components: tuple[str, ...], *, gain: bool = False) -> Shelf:
     """The newest records, with the speed-ups of some components of DiskANN++, and those of AIO-ANN, multiplied."""
     for kept in Shelf().records.values():
@@ -279,28 +227,8 @@ def test_pages_are_written_only_where_they_change(tmp_path: Path) -> None:
         ({"verdict": "reproduced", "ours": "{{ a }}", "on": "b"}, "needs `ours`, `on` and `holds`"),
         ({"verdict": "reproduced", "code": "a.py"}, "needs `ours`, `on` and `holds`"),
         ({"verdict": "implemented"}, "`code` goes with implemented"),
-        ({"verdict": "not measured yet", "because": "c", "code": "a.py"}, "`code` goes with implemented"),
         ({"verdict": "fitted, not measured"}, "needs `ours`"),
         ({"verdict": "no statement"}, "needs `ours`"),
-        ({"verdict": "not measured yet", "because": "c", "ours": "{{ a }}"}, "is measured"),
-        (
-            {"verdict": "not measured yet", "because": "c", "ours": "{{ a }}", "waits_for": "a.b"},
-            "goes with `once`",
-        ),
-        (
-            {"verdict": "no statement", "ours": "{{ a }}", "waits_for": "a.b", "once": [ONCE]},
-            "not measured yet alone",
-        ),
-        (
-            {
-                "verdict": "not measured yet",
-                "because": "c",
-                "ours": "{{ a }}",
-                "waits_for": "a.b",
-                "once": [ONCE],
-            },
-            "reproduced needs `ours`, `on`",
-        ),
         ({"verdict": "better"}, "verdict"),
     ],
 )
