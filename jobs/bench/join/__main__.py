@@ -26,7 +26,7 @@ from indexmill.builders.nearest.panels import NOTHING
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.direct import READ_BYTES, aligned_buffer
 from indexmill.jobs.bench.common.benchmark import Benchmark, Target
-from indexmill.jobs.bench.common.dataset import Dataset, K, facts, read_bin
+from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, facts, read_bin, read_truth
 from indexmill.jobs.bench.common.generate import QUERIES, Manifold, generate, write
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.join.beyond import measure
@@ -152,6 +152,7 @@ def search(space: Joins, peer_of: Callable[[Any, IvfFiles, Dataset], Any] = flat
     peer = peer_of(faiss, files, space.data)
     (batch,) = load_batches(files, [0])
     assert isinstance(batch, Loaded)
+    truth, base = read_truth(space.data.truth)[1], read_bin(space.data.base)
     made = {}
     for nprobe in NPROBES:
         peer.nprobe = nprobe
@@ -167,21 +168,28 @@ def search(space: Joins, peer_of: Callable[[Any, IvfFiles, Dataset], Any] = flat
                 chosen = one.choose(queries)
                 found = one.run(batch.lists, queries, chosen)
                 mine.append(time.perf_counter() - began)
+        rows = np.where(found.ids == NOTHING, -1, found.ids.astype(np.int64))
         made[str(nprobe)] = {
+            **{f"recall{k}": float(count_hits(rows, base, queries, truth, k).mean()) / k for k in (1, K)},
             "seconds": mine,
             "faiss_seconds": theirs,
             "to_faiss": median(b / a for a, b in zip(mine, theirs, strict=True)),
             **_agreement(
-                found, chosen, distances, ids, peer.quantizer.search(queries.astype(np.float32), nprobe)[1]
+                rows,
+                found.keys,
+                chosen,
+                distances,
+                ids,
+                peer.quantizer.search(queries.astype(np.float32), nprobe)[1],
             ),
         }
     return {"queries": len(queries), "nprobe": made}
 
 
-def _agreement(found: Any, chosen: Any, distances: Any, ids: Any, theirs: Any) -> dict[str, Any]:
+def _agreement(rows: Any, keys: Any, chosen: Any, distances: Any, ids: Any, theirs: Any) -> dict[str, Any]:
     """Compare results: faiss picks another list now and then, where rounding hides that it is farther."""
-    same = np.where(found.ids == NOTHING, -1, found.ids.astype(np.int64)) == ids
-    beyond = ~same & (found.keys != distances)
+    same = rows == ids
+    beyond = ~same & (keys != distances)
     other_lists = (np.sort(chosen, axis=1) != np.sort(theirs, axis=1)).any(axis=1)
     return {
         "same_ids": float(same.mean()),
