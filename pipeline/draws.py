@@ -23,6 +23,8 @@ TUNING = 0x7C4E
 ROTATION = 0x20A7
 #: Vectors and queries by which the format of a graph index is chosen.
 FORMAT = 0xF0A7
+#: Vectors that foretell how a graph is cut into regions.
+CUT = 0xC077
 
 
 def generator(seed: int, stream: int, *more: int) -> np.random.Generator:

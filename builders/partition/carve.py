@@ -152,7 +152,7 @@ def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
     """Return the size of all leaves made from cells of these sizes on the first level of `n`, except joined leaves."""
 
     def times(cell: int) -> int:
-        return 1 if cell <= LEAF_MOST or cell > _STUCK * n else _counts(cell, fanouts[1:])[1]
+        return 1 if cell <= LEAF_MOST or cell > _STUCK * n else counts_of(cell, fanouts[1:])[1]
 
     return sum(cell * times(cell) for cell in cells)
 
@@ -184,7 +184,7 @@ def _leaves(
         yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], gpu, misses)
 
 
-def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
+def counts_of(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
     """Return the number of leaders of `n` vectors, and the number of leaders of each vector."""
     copies = n * math.prod(fanouts)
     levels = max(len(fanouts), 1)
@@ -194,7 +194,7 @@ def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
 
 def _draw(n: int, fanouts: Sequence[int], rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
     """Return the rows of random leaders, ascending, and the number of leaders of each vector."""
-    n_leaders, fanout = _counts(n, fanouts)
+    n_leaders, fanout = counts_of(n, fanouts)
     return np.sort(rng.choice(n, n_leaders, replace=False)), fanout
 
 

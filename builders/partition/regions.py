@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.partition.carve import joined
 from indexmill.formats.kernel import kernel
 
 #: Rounds of two-means for one cut.
@@ -47,6 +48,25 @@ class Regions(NamedTuple):
     homes: NDArray[np.int64]
     found: int
     leaders: NDArray[np.int64]
+
+
+def cells_in_order(
+    leaders: NDArray[Any], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the cell of each leader, and the position of each cell in an order that keeps near cells together.
+
+    Parameters
+    ----------
+    leaders : uint8, float16 or float32 array, shape (n_leaders, dim)
+    sizes : int64 array, shape (n_leaders,)
+        Vectors of each; leaders of few share a cell.
+    """
+    bounds = joined(np.concatenate([[0], np.cumsum(sizes)]))
+    cells = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    order = in_halves(leaders[bounds[:-1]].astype(np.float32))
+    positions = np.empty(len(order), np.int32)
+    positions[order] = np.arange(len(order))
+    return cells, positions
 
 
 def in_halves(points: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -94,6 +114,10 @@ class Crossings:
     def add(self, labels: NDArray[np.uint16]) -> None:
         """Count vectors by their leaders, the rows of `labels`."""
         _count(labels, self._positions, self._counts)
+
+    def grow(self, times: float) -> None:
+        """Multiply all numbers: a sample stands for a set that is so much larger."""
+        self._counts = np.rint(self._counts * times).astype(np.uint32)
 
     @property
     def sizes(self) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The first rows of an input, by which a plan judges it before it is ingested."""
+"""Rows of an input, by which a plan judges it before it is ingested."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from numpy.typing import NDArray
 
 from indexmill.formats.sources.source import VectorSource
 
+#: Bytes of an input whose rows are read wherever they are.
+WHOLE_BYTES = 1 << 30
 #: Rows read at a time.
 _ROWS = 16_384
+
+
+def is_small(source: VectorSource) -> bool:
+    """Whether rows of an input are soon read wherever they are."""
+    return source.n_vectors * source.dim * source.dtype.itemsize <= WHOLE_BYTES
 
 
 def first_rows(source: VectorSource, count: int) -> NDArray[Any]:

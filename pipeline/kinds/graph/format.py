@@ -24,7 +24,7 @@ from indexmill.pipeline.kinds.common.cluster import sampled
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
 from indexmill.pipeline.kinds.common.judge import TARGET_RECALL
 from indexmill.pipeline.kinds.common.metric import as_stored, usable
-from indexmill.pipeline.kinds.common.preview import first_rows
+from indexmill.pipeline.kinds.common.preview import first_rows, is_small
 from indexmill.pipeline.kinds.common.seconds import TRIAL_PREFIX
 from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, QUERIES, Format, trial_size
 from indexmill.pipeline.kinds.graph.emit import FORMAT_FACTS
@@ -34,8 +34,6 @@ from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 VERSION = 4
-#: Bytes of an input whose rows a plan reads wherever they are.
-WHOLE_BYTES = 1 << 30
 #: Page reads with a rotation, as a share of those without, up to which it is worth its time in every search; those of a
 #: build, as a share of those of an index, up to which it is worth making.
 WORTHWHILE = 0.97
@@ -205,8 +203,8 @@ def predicted_format(
     drawn = None
     if len(formats) > 1:
         ids = drawn_ids(source.n_vectors, p)
-        is_small = source.n_vectors * source.dim * source.dtype.itemsize <= WHOLE_BYTES
-        drawn = _sample_of(source.read(ids) if is_small else first_rows(source, len(ids)), p.metric)
+        rows = source.read(ids) if is_small(source) else first_rows(source, len(ids))
+        drawn = _sample_of(rows, p.metric)
     if drawn is None:
         return formats[-1]
     return Format(**choice(drawn, p, formats, place, threads)["chosen"])

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from indexmill.builders.partition.build import FANOUTS, Fanouts, partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST
@@ -20,6 +20,7 @@ from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, sort_buffer_bytes
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.graph.parameters import TAKEN_TYPES, Parameters
+from indexmill.pipeline.kinds.graph.regions.cut import SampledCells
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance
 
 #: Bytes of a checksum, one a page.
@@ -54,6 +55,8 @@ class GraphShape(Shape):
     by_codes : bool
         Whether the partition builder makes a graph in one piece from byte codes of float vectors
         (`builders.partition.coded`), within the same memory.
+    cells : SampledCells, optional
+        What a sample foretells of regions.
     """
 
     parameters: Parameters
@@ -64,6 +67,7 @@ class GraphShape(Shape):
     label_share: float = 0.0
     fanouts: Fanouts = FANOUTS
     by_codes: bool = False
+    cells: SampledCells | None = field(default=None, compare=False)
 
     @property
     def comparable_bytes(self) -> int:

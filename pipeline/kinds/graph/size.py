@@ -29,6 +29,7 @@ from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.regions.memory import most_scratch
 from indexmill.pipeline.kinds.graph.regions.plan import expected_cut, expected_parts, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
+from indexmill.pipeline.kinds.graph.regions.sampled import sampled_cells
 from indexmill.pipeline.kinds.graph.seconds import (
     Rates,
     on_node,
@@ -252,6 +253,7 @@ class GraphSize(ClusterSize[GraphShape]):
         except BudgetError:
             return None
         other._choose(self.formats[0])
+        other.shape = replace(other.shape, cells=self.shape.cells)
         other._choosing_seconds = self._choosing_seconds
         p = other.shape.parameters
         cut = p.builder != "partition" or p.shard_vectors is not None
@@ -285,6 +287,7 @@ class GraphSize(ClusterSize[GraphShape]):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """See `Size.needed_scratch`; where the format is open, that of the largest."""
+        self._foretell_cut()
         freed = _freed(self.shape)
         if self._is_open:
             freed["format"] = choosing_files(self.shape, len(self.formats))
@@ -316,6 +319,12 @@ class GraphSize(ClusterSize[GraphShape]):
         p, workers = self.shape.parameters, self.job.workers
         self._choose(predicted_format(self.source, p, self.formats, place, workers))
         self._choosing_seconds = time.perf_counter() - begun
+        self._foretell_cut()
+
+    def _foretell_cut(self) -> None:
+        """Carve a sample of the input, if the graph is made region by region, and nobody has done so."""
+        if self.shape.region_bytes is not None and self.shape.cells is None:
+            self.shape = replace(self.shape, cells=sampled_cells(self.source, self.shape))
 
     def _choose(self, chosen: Format) -> None:
         self.shape, self.formats = in_format(self.shape, chosen), [chosen]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.partition.build import Fanouts, first_degree, neighbours_a_leaf
-from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
+from indexmill.builders.partition.carve import LEAF_MOST, copies_of, counts_of
 from indexmill.builders.partition.records import ENDS, MET
 from indexmill.pipeline.bisection import greatest, least
 from indexmill.pipeline.execution.limits import MOST_NARROW
@@ -186,7 +186,7 @@ class Expected(NamedTuple):
 
 
 def expected_regions(n: int, allowance: Allowance, dim: int) -> Expected | None:
-    """Return the expected cut of `n` vectors; None where not even regions of two cells fit.
+    """Return the expected cut of `n` vectors of which nothing is known; None where not even regions of two cells fit.
 
     How many regions a vector is in depends on the data: ``F G / (F + G - 1)`` of G lies between 1 and the F leaders
     that it goes to, and near what sets of descriptors have. Of vectors with many components, leaders lie in regions
@@ -195,10 +195,7 @@ def expected_regions(n: int, allowance: Allowance, dim: int) -> Expected | None:
     scattered = _SCATTERED if dim >= _MANY_COMPONENTS else 0.0
     if n <= LEAF_MOST:
         return None
-    first, second = allowance.fanouts
-    leaders = max(2, math.isqrt(n * first * second // LEAF_MEAN) + 1)
-    fanout = min(first, leaders // 2)
-
+    leaders, fanout = counts_of(n, allowance.fanouts)
     most = leaders // 2 + 1
 
     def cut(regions: int) -> Expected:

@@ -47,8 +47,10 @@ def in_regions(shape: GraphShape, memory: int, processes: int, workers: int) -> 
 
 
 def expected_cut(shape: GraphShape, memory: int) -> Expected | None:
-    """Return the expected cut of a graph; None where its regions do not fit."""
-    return expected_regions(shape.n, shape.allowance(memory), shape.dim)
+    """Return the expected cut of a graph, by a sample if there is one; None where its regions do not fit."""
+    allowance = shape.allowance(memory)
+    foretold = None if shape.cells is None else shape.cells.expected(allowance)
+    return foretold or expected_regions(shape.n, allowance, shape.dim)
 
 
 def region_stage_bytes(

@@ -7,7 +7,7 @@ that it is known how many vectors each has, and *assign* hands every region its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,30 +15,22 @@ from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_gpu
 from indexmill.builders.nearest.points import Points
-from indexmill.builders.partition.build import Fanouts, neighbours_a_leaf
-from indexmill.builders.partition.carve import copies_of, first_leaders, grouped, joined, misses_of
+from indexmill.builders.partition.build import Fanouts
+from indexmill.builders.partition.carve import first_leaders, grouped, misses_of
 from indexmill.builders.partition.equals import equal_rows
-from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
+from indexmill.builders.partition.regions import Crossings, Regions, cells_in_order, parts_of, regions_of
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.mapped import create_npy
-from indexmill.pipeline.kinds.graph.regions.memory import (
-    Allowance,
-    leaves_bytes,
-    more_memory,
-    part_vertices,
-    region_bytes,
-)
+from indexmill.pipeline.kinds.graph.regions.cut import Cut
+from indexmill.pipeline.kinds.graph.regions.memory import Allowance, more_memory, part_vertices
 
 CARVE_VERSION = 2
 REGIONS_VERSION = 4
 ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
 _BLOCK = 65_536
-_Needs = Callable[[int, NDArray[np.int64]], int]
-#: Halvings of the memory that evens out the regions.
-_HALVINGS = 8
 
 
 def carve_task(
@@ -69,39 +61,30 @@ def regions_task(
     directory, rows = Path(out), np.load(vectors, mmap_mode="r")
     n = len(rows)
     np.save(directory / "firsts.npy", equal_rows(rows, threads))
-    rows_of_leaders, fanout = first_leaders(n, allowance.fanouts, seed)
+    drawn, fanout = first_leaders(n, allowance.fanouts, seed)
+    leaders = rows[drawn]
     labels = create_npy(directory / "leaders.npy", np.uint16, (n, fanout))
-    sizes, first = np.zeros(len(rows_of_leaders), np.int64), 0
+    sizes, first = np.zeros(len(leaders), np.int64), 0
     for file in carved:
         part = np.load(file)
         labels[first : first + len(part)] = part
         sizes += np.bincount(part.ravel(), minlength=len(sizes))
         first += len(part)
-    bounds = joined(np.concatenate([[0], np.cumsum(sizes)]))
-    cells = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
-    order = in_halves(rows[rows_of_leaders[bounds[:-1]]].astype(np.float32))
-    positions = np.empty(len(order), np.int32)
-    positions[order] = np.arange(len(order))
-    crossings = Crossings(positions[cells], len(order))
+    cells, positions = cells_in_order(leaders, sizes)
+    crossings = Crossings(positions[cells], len(positions))
     for first in range(0, n, _BLOCK):
         crossings.add(np.array(labels[first : first + _BLOCK]))
-    copies = copies_of(crossings.sizes.tolist(), n, allowance.fanouts) / n
-    found = neighbours_a_leaf(allowance.max_degree, copies, allowance.saturate)
-
-    def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
-        leaves = leaves_bytes(members, cell_sizes, n, allowance, found)
-        return max(leaves, region_bytes(n, members, allowance))
-
-    found_cut = _evenly(crossings, needs, allowance.bytes)
+    cut = Cut(crossings, allowance)
+    found_cut = cut.evenly()
     if found_cut is None:
-        raise _too_small(crossings, needs, allowance, fanout / len(rows_of_leaders))
-    cut, members = found_cut
-    regions = (np.searchsorted(cut, positions[cells], side="right") - 1).astype(np.int32)
-    homes = _place(directory, labels, positions[cells].astype(np.uint32), len(order))
-    places, whose = parts_of(np.diff(homes[cut]), part_vertices(n, max(members), allowance))
-    misses = misses_of(Points(rows[rows_of_leaders], coded_for=fanout))
-    leaders = np.array([misses.leaders, misses.leaders_missed])
-    plan = Regions(cells, regions, np.array(members), places, whose, found, leaders)
+        raise _too_small(cut, fanout / len(leaders))
+    bounds, members = found_cut
+    regions = (np.searchsorted(bounds, positions[cells], side="right") - 1).astype(np.int32)
+    homes = _place(directory, labels, positions[cells].astype(np.uint32), len(positions))
+    places, whose = parts_of(np.diff(homes[bounds]), part_vertices(n, max(members), allowance))
+    misses = misses_of(Points(leaders, coded_for=fanout))
+    missed = np.array([misses.leaders, misses.leaders_missed])
+    plan = Regions(cells, regions, np.array(members), places, whose, cut.found, missed)
     np.savez(directory / "regions.npz", **plan._asdict())
     labels.flush()
 
@@ -112,28 +95,10 @@ def load_regions(directory: str | Path) -> Regions:
         return Regions(**{name: arrays[name] for name in Regions._fields})
 
 
-def _evenly(crossings: Crossings, needs: _Needs, allowance: int) -> tuple[list[int], list[int]] | None:
-    """Cut the cells into as few regions as the allowance permits, then about as evenly as so many can be.
-
-    See `Crossings.cut`.
-    """
-    best, low, high = crossings.cut(needs, allowance), 0, allowance
-    if best is None:
-        return None
-    for _ in range(_HALVINGS):
-        middle = (low + high) // 2
-        tried = crossings.cut(needs, middle)
-        if tried is None or len(tried[1]) > len(best[1]):
-            low = middle
-        else:
-            best, high = tried, middle
-    return best
-
-
-def _too_small(crossings: Crossings, needs: _Needs, allowance: Allowance, share: float) -> BudgetError:
+def _too_small(cut: Cut, share: float) -> BudgetError:
     """Return the error for a cell that is too large; `share` of the vectors are in a usual one."""
-    n, sizes = crossings.n_vectors, crossings.sizes
-    need, vectors = max((needs(size, sizes[i : i + 1]), size) for i, size in enumerate(sizes.tolist()))
+    n, sizes, allowance = cut.n, cut.crossings.sizes, cut.allowance
+    need, vectors = max((cut.needs(size, sizes[i : i + 1]), size) for i, size in enumerate(sizes.tolist()))
     most_alike = 2 * vectors > (1 + share) * n
     alike = "; most of them are equal or nearly so, shards cut them at random" if most_alike else ""
     return BudgetError(

@@ -16,8 +16,9 @@ from tests.support.processes.kill import Driver
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source, open_source
 from indexmill.pipeline.kinds.common import memory as common_memory
+from indexmill.pipeline.kinds.common import preview
 from indexmill.pipeline.kinds.common.metric import as_stored
-from indexmill.pipeline.kinds.graph import format, memory
+from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.candidates import LEAST_TRIAL, LEAST_VECTORS, QUERIES, Format
 from indexmill.pipeline.kinds.graph.format import drawn_alone, format_of_each_size, predicted_format
 from indexmill.pipeline.spec import Parameters
@@ -171,7 +172,7 @@ def two_parts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_tuning_judges_by_rows_of_the_whole_input(
     two_parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(format, "WHOLE_BYTES", 1)
+    monkeypatch.setattr(preview, "WHOLE_BYTES", 1)
     source, p = open_source(two_parts), Parameters(builder="partition", R=16)
     every = [Format(6, rotation, "same", 16) for rotation in ("none", "opq")]
     assert format_of_each_size(source, p, every, 0.9, tmp_path, 2) == every[1:]
@@ -181,7 +182,7 @@ def test_tuning_judges_by_rows_of_the_whole_input(
 def test_a_short_first_file_is_no_obstacle_to_a_plan(
     two_parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(format, "WHOLE_BYTES", 1)
+    monkeypatch.setattr(preview, "WHOLE_BYTES", 1)
     np.save(tmp_path / "few.npy", np.load(two_parts[0])[:100])
     source, p = open_source([str(tmp_path / "few.npy"), *two_parts]), Parameters(builder="partition", R=16)
     every = [Format(6, rotation, "same", 16) for rotation in ("none", "opq")]
