@@ -1,7 +1,8 @@
 """The order of a graph whose job names none: the one with the fewest page reads, where its lists fit the memory.
 
 Lists and vectors are mapped files, so the budget does not count them; but an order that is chosen for the user must not
-read them from the disk again and again. Nor are float16 vectors widened for it, at twice their space.
+read them from the disk again and again. Nor are float16 vectors widened for it, at twice their space. Where not even a
+district of the order for less memory fits, it is the only one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from indexmill.layout.order import InputShape
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
-from indexmill.pipeline.kinds.graph.districts.plan import n_districts
+from indexmill.pipeline.kinds.graph.districts.plan import district_narrow_stages, n_districts
 from indexmill.pipeline.kinds.graph.parameters import Order
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 
@@ -27,7 +28,9 @@ def with_order(shape: GraphShape, memory: int) -> GraphShape:
     )  # float16, which a builder takes as it is
     if "order" in p.model_fields_set or (not is_widened and FIXED_BYTES + _touched_bytes(shape) <= memory):
         return shape
-    return replace(shape, parameters=p.model_copy(update={"order": _FRUGAL}))
+    frugal = replace(shape, parameters=p.model_copy(update={"order": _FRUGAL}))
+    tasks = district_narrow_stages(frugal, memory).values()
+    return shape if any(FIXED_BYTES + task.bytes > memory for task in tasks) else frugal
 
 
 def order_scratch(shape: GraphShape) -> int:

@@ -23,6 +23,8 @@ def shape(n: int, dtype: str = "uint8", **parameters: object) -> GraphShape:
         (10_000_000, 8 * GIB, "agglomerative"),
         (10_000_000, 2 * GIB, "star"),
         (100_000_000, 16 * GIB, "star"),
+        (1_000_000, 512 << 20, "star"),
+        (1_000_000, 384 << 20, "agglomerative"),  # a district of star takes more
     ],
 )
 def test_the_lists_must_fit_the_memory(n: int, memory: int, order: str) -> None:
