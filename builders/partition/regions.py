@@ -117,7 +117,8 @@ class Crossings:
 
     def grow(self, times: float) -> None:
         """Multiply all numbers: a sample stands for a set that is so much larger."""
-        self._counts = np.rint(self._counts * times).astype(np.uint32)
+        for row in self._counts:  # one at a time: in a large set they take a gigabyte
+            row[:] = np.rint(row * times)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -130,15 +131,14 @@ class Crossings:
         """Number of vectors counted."""
         return int(self._counts[0].sum(dtype=np.int64))  # each counts in its first cell
 
-    def cut(
-        self, needs: Callable[[int, NDArray[np.int64]], int], memory: int
-    ) -> tuple[list[int], list[int]] | None:
+    def cut(self, needs: Callable[[int, int, int], int], memory: int) -> tuple[list[int], list[int]] | None:
         """Divide the cells into the fewest runs that fit, from the first cell on; None if a single cell does not fit.
 
         Parameters
         ----------
         needs : callable
-            Returns the bytes of a region, given its number of vectors and the sizes of its cells.
+            Returns the bytes of a region, given its number of vectors, the position of its first cell, and the one
+            after its last.
         memory : int
 
         Returns
@@ -148,22 +148,22 @@ class Crossings:
         members : list of int
             Number of vectors of each run.
         """
-        sizes, bounds, members = self.sizes, [0], []
-        new = np.zeros(len(sizes), np.int64)  # vectors of each cell in no earlier cell of its run
+        cells, bounds, members = self._counts.shape[1], [0], []
+        new = np.zeros(cells, np.int64)  # vectors of each cell in no earlier cell of its run
         inside = 0
-        for at in range(len(sizes)):
+        for at in range(cells):
             start = bounds[-1]
             if at == start:
                 new = self._counts[: start + 1].sum(axis=0, dtype=np.int64)
-            if at > start and needs(inside + int(new[at]), sizes[start : at + 1]) > memory:
+            if at > start and needs(inside + int(new[at]), start, at + 1) > memory:
                 bounds.append(at)
                 members.append(inside)
                 new = self._counts[: at + 1].sum(axis=0, dtype=np.int64)
                 inside = 0
             inside += int(new[at])
-            if needs(inside, sizes[bounds[-1] : at + 1]) > memory:
+            if needs(inside, bounds[-1], at + 1) > memory:
                 return None
-        return [*bounds, len(sizes)], [*members, inside]
+        return [*bounds, cells], [*members, inside]
 
 
 @kernel

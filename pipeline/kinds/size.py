@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.schedule import Work
 from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
@@ -209,6 +210,13 @@ class Size(ABC, Generic[S]):
             An existing directory, where files are written and removed.
         """
 
+    def look_closer(self) -> bool:
+        """Look at rows of the source for a better prediction; return whether there is one that was not there before."""
+        return False
+
+    def know_as(self, other: Self) -> None:
+        """Take over what `other`, the size of an index of the same vectors, found as it looked closer."""
+
     @abstractmethod
     def scratch_bound(self, need: int) -> int:
         """Return the most bytes of the work directory if the job states no limit; `need` are expected."""
@@ -232,16 +240,27 @@ class Size(ABC, Generic[S]):
     def check_space(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
         """Return `needed_scratch`; raise BudgetError unless `place` has the space, less the `held` bytes there.
 
+        A build that seems to have no room is looked at more closely.
+
         Raises
         ------
         BudgetError
             If the build needs more than the job allows, or than the file system has free.
         """
         need, files = self.needed_scratch()
+        try:
+            self._check_room(need, place, held)
+        except BudgetError:
+            if not self.look_closer():
+                raise
+            need, files = self.needed_scratch()
+            self._check_room(need, place, held)
+        return need, files
+
+    def _check_room(self, need: int, place: Path, held: int) -> None:
         if self.job.scratch is not None:
             check_scratch(need, self.job.scratch, place, self.hint)
         check_free(place, need - held, hint=lambda free: self.hint(free + held))
-        return need, files
 
     def scratch_limit(self, store: StageStore) -> int:
         """Return the limit of the work directory in bytes: that of the job, else the most that such a build may need.

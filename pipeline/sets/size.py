@@ -125,6 +125,7 @@ class SetSize:
         self._own_lists = self._codes is not None and self._codes is not asked
         chosen = p.model_copy(update=asked.chosen())
         self.part: Size[Any] = kind_of(p).resolve(job.model_copy(update={"parameters": chosen}), like)
+        self.part.know_as(asked)
 
     def check_space(self, directory: Path) -> int:
         """Return the most bytes of the work directory: the vectors, finished parts, and what the last one takes.

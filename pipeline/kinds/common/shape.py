@@ -1,7 +1,7 @@
 """Shape of the stored vectors, which the shape of every kind extends.
 
-A shape is numbers alone: rows, bytes a row, and how the work is cut. A `size` chooses the shape for a job and tells
-its cost.
+A shape is numbers: rows, bytes a row, how the work is cut, and perhaps what a sample tells of it. A `size` chooses the
+shape for a job and tells its cost.
 """
 
 from __future__ import annotations

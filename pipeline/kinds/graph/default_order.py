@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from indexmill.layout.order import InputShape
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.execution.limits import MOST_NARROW
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES
 from indexmill.pipeline.kinds.graph.districts.plan import district_narrow_stages, n_districts
 from indexmill.pipeline.kinds.graph.parameters import Order
 from indexmill.pipeline.kinds.graph.shape import GraphShape
@@ -29,8 +30,9 @@ def with_order(shape: GraphShape, memory: int) -> GraphShape:
     if "order" in p.model_fields_set or (not is_widened and FIXED_BYTES + _touched_bytes(shape) <= memory):
         return shape
     frugal = replace(shape, parameters=p.model_copy(update={"order": _FRUGAL}))
+    left = memory - FIXED_BYTES - (MOST_NARROW - 1) * THREAD_BYTES  # workers must not reach the order
     tasks = district_narrow_stages(frugal, memory).values()
-    return shape if any(FIXED_BYTES + task.bytes > memory for task in tasks) else frugal
+    return shape if any(task.bytes > left for task in tasks) else frugal
 
 
 def order_scratch(shape: GraphShape) -> int:

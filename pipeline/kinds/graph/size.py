@@ -253,7 +253,9 @@ class GraphSize(ClusterSize[GraphShape]):
         except BudgetError:
             return None
         other._choose(self.formats[0])
-        other.shape = replace(other.shape, cells=self.shape.cells)
+        other.know_as(self)
+        if other.look_closer():
+            self.know_as(other)
         other._choosing_seconds = self._choosing_seconds
         p = other.shape.parameters
         cut = p.builder != "partition" or p.shard_vectors is not None
@@ -287,7 +289,6 @@ class GraphSize(ClusterSize[GraphShape]):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """See `Size.needed_scratch`; where the format is open, that of the largest."""
-        self._foretell_cut()
         freed = _freed(self.shape)
         if self._is_open:
             freed["format"] = choosing_files(self.shape, len(self.formats))
@@ -319,15 +320,21 @@ class GraphSize(ClusterSize[GraphShape]):
         p, workers = self.shape.parameters, self.job.workers
         self._choose(predicted_format(self.source, p, self.formats, place, workers))
         self._choosing_seconds = time.perf_counter() - begun
-        self._foretell_cut()
-
-    def _foretell_cut(self) -> None:
-        """Carve a sample of the input, if the graph is made region by region, and nobody has done so."""
-        if self.shape.region_bytes is not None and self.shape.cells is None:
-            self.shape = replace(self.shape, cells=sampled_cells(self.source, self.shape))
+        self.look_closer()
 
     def _choose(self, chosen: Format) -> None:
         self.shape, self.formats = in_format(self.shape, chosen), [chosen]
+
+    def look_closer(self) -> bool:
+        """See `Size.look_closer`: carve a sample of the input, if the graph is made region by region."""
+        if self.shape.region_bytes is None or self.shape.cells is not None:
+            return False
+        self.shape = replace(self.shape, cells=sampled_cells(self.source, self.shape))
+        return self.shape.cells is not None
+
+    def know_as(self, other: Self) -> None:
+        """See `Size.know_as`: the cells of the sample."""
+        self.shape = replace(self.shape, cells=other.shape.cells)
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""

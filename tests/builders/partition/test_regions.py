@@ -55,8 +55,8 @@ def test_runs_of_cells_fit_and_hold_every_vector_once() -> None:
     of_vector = [set(row) for row in cells[labels].tolist()]
     assert crossings.sizes.tolist() == [sum(c in mine for mine in of_vector) for c in range(29)]
 
-    def needs(members: int, sizes: np.ndarray) -> int:
-        return 3 * members + int(sizes.sum())
+    def needs(members: int, first: int, last: int) -> int:
+        return 3 * members + int(crossings.sizes[first:last].sum())
 
     found_cut = crossings.cut(needs, 1800)
     assert found_cut is not None
@@ -65,9 +65,13 @@ def test_runs_of_cells_fit_and_hold_every_vector_once() -> None:
     for (first, last), found in zip(itertools.pairwise(bounds), members, strict=True):
         inside = set(range(first, last))
         assert found == sum(bool(mine & inside) for mine in of_vector)
-        assert needs(found, crossings.sizes[first:last]) <= 1800
+        assert needs(found, first, last) <= 1800
     assert crossings.n_vectors == 900
     assert crossings.cut(needs, 300) is None
+    sizes = crossings.sizes
+    crossings.grow(7)
+    assert np.array_equal(crossings.sizes, 7 * sizes)
+    assert crossings.cut(needs, 7 * 1800) == (bounds, [7 * one for one in members])
 
 
 def test_parts_lie_within_regions_and_are_small() -> None:

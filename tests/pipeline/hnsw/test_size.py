@@ -71,6 +71,14 @@ def test_a_disk_too_small_is_told_before_anything_is_planned(
         check_fits(job, 1 << 30, 2, tmp_path)
 
 
+def test_a_graph_in_regions_is_planned_without_its_vectors(tmp_path: Path) -> None:
+    job = job_of(tmp_path, 16, doc_count=5_000_000, dimension=64)
+    whole, cut = (needed(job, memory) for memory in (16 << 30, 2 << 30))
+    assert "leaves" in cut[1]
+    assert "leaves" not in whole[1]
+    assert cut[0] > whole[0]
+
+
 def test_a_disk_without_room_for_the_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = job_of(tmp_path, 2, doc_count=200_000, dimension=1, data_type="byte", skip_stored_vectors=True)
     need, _ = needed(job)

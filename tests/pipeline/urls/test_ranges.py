@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from indexmill.pipeline.urls import ranges as url_ranges
 from indexmill.pipeline.urls.cache import BYTES_VARIABLE, cache_directory
 from indexmill.pipeline.urls.ranges import RemoteIndex
 from indexmill.pipeline.urls.storage import Storage
+from indexmill.reader import stored
 
 QUERIES_OF_32 = np.random.default_rng(7).normal(size=(5, 32)).astype(np.float32)
 
@@ -108,6 +110,23 @@ def test_one_request_in_ten_may_fail(url: str, server: FlakyServer, indexes: dic
     index = indexmill.open(url, engine="ranges")
     expected = indexmill.open(indexes["graph"]).search(QUERIES, 5, **index.search_defaults)
     assert np.array_equal(index.search(QUERIES, 5).ids, expected.ids)
+
+
+def test_requests_of_a_search_that_hang_are_made_again(
+    url: str, server: FlakyServer, indexes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(indexes["graph"], url)
+    monkeypatch.setattr(stored, "Stored", partial(stored.Stored, timeout_s=0.2))
+    index = indexmill.open(url, engine="ranges")
+    expected = indexmill.open(indexes["graph"]).search(QUERIES, 5, **index.search_defaults)
+    server.hanging = lambda request: request % 3 == 0
+    try:
+        found = index.search(QUERIES, 5)
+    finally:
+        server.release()
+    assert np.array_equal(found.ids, expected.ids)
+    assert index.native.traffic is not None
+    assert index.native.traffic["timeouts"] > 0
 
 
 def test_an_index_without_room_in_the_cache_is_searched_where_it_is(

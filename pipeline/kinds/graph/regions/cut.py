@@ -38,12 +38,16 @@ class Cut:
 
     def __init__(self, crossings: Crossings, allowance: Allowance) -> None:
         self.crossings, self.allowance, self.n = crossings, allowance, crossings.n_vectors
-        copies = copies_of(crossings.sizes.tolist(), self.n, allowance.fanouts) / self.n
-        self.found = neighbours_a_leaf(allowance.max_degree, copies, allowance.saturate)
+        sizes = crossings.sizes
+        copies = [copies_of([size], self.n, allowance.fanouts) for size in sizes.tolist()]
+        self.found = neighbours_a_leaf(allowance.max_degree, sum(copies) / self.n, allowance.saturate)
+        self._in_cells = [0, *np.cumsum(sizes).tolist()]
+        self._copies = [0, *np.cumsum(copies).tolist()]
 
-    def needs(self, members: int, cell_sizes: NDArray[np.int64]) -> int:
-        """Return the bytes of a region of `members` vectors, in cells of these sizes."""
-        leaves = leaves_bytes(members, cell_sizes, self.n, self.allowance, self.found)
+    def needs(self, members: int, first: int, last: int) -> int:
+        """Return the bytes of a region of `members` vectors, in the cells from position `first` to `last`."""
+        in_cells, copies = (sums[last] - sums[first] for sums in (self._in_cells, self._copies))
+        leaves = leaves_bytes(members, in_cells, copies, self.allowance, self.found)
         return max(leaves, region_bytes(self.n, members, self.allowance))
 
     def evenly(self) -> tuple[list[int], list[int]] | None:

@@ -10,11 +10,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from indexmill.builders.partition.build import Fanouts, first_degree, neighbours_a_leaf
-from indexmill.builders.partition.carve import LEAF_MOST, copies_of, counts_of
+from indexmill.builders.partition.carve import LEAF_MOST, counts_of
 from indexmill.builders.partition.records import ENDS, MET
 from indexmill.pipeline.bisection import greatest, least
 from indexmill.pipeline.execution.limits import MOST_NARROW
@@ -66,18 +63,20 @@ class Allowance(NamedTuple):
     fanouts: Fanouts
 
 
-def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allowance, found: int) -> int:
-    """Return the memory of carving a region of `members` vectors in `cells`, and of comparing its leaves.
+def leaves_bytes(members: int, in_cells: int, copies: int, allowance: Allowance, found: int) -> int:
+    """Return the memory of carving a region of `members` vectors, and of comparing its leaves.
 
     A vector has its row, its name, and where its lists start, in which order; a copy its vertex, where its list is put,
     and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved; afterwards
     places of vectors, and their order, in place of rows.
+
+    Parameters
+    ----------
+    in_cells, copies : int
+        Vectors of all its cells, and of all leaves made from them (`carve.copies_of`).
+    found : int
+        Neighbours of a vertex found in each of its leaves.
     """
-    copies = copies_of(cells.tolist(), n, allowance.fanouts)
-    return _leaves(members, int(cells.sum()), copies, allowance, found)
-
-
-def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, found: int) -> int:
     collecting = members * (allowance.row_bytes + 8) + allowance.buffer_bytes
     carving = members * (allowance.row_bytes + 4 + 2 * allowance.fanouts[0] + 9) + 4 * in_cells + 8 * copies
     comparing = members * (allowance.row_bytes + 4 + 12 + 1) + copies * (8 + 4 * found)
@@ -218,7 +217,7 @@ def expected_leaves_bytes(cut: Expected, allowance: Allowance) -> int:
     """Return about the memory of the leaves of the largest region; see `leaves_bytes`."""
     second = allowance.fanouts[1]
     found = neighbours_a_leaf(allowance.max_degree, cut.fanout * second, allowance.saturate)
-    return _leaves(cut.members, cut.in_cells, second * cut.in_cells, allowance, found)
+    return leaves_bytes(cut.members, cut.in_cells, second * cut.in_cells, allowance, found)
 
 
 def assign_row_bytes(row_bytes: int, fanouts: Fanouts) -> int:

@@ -58,7 +58,8 @@ def region_stage_bytes(
 ) -> dict[str, int]:
     """Return the peak memory of the stages that replace *build*; see `memory.stage_bytes`.
 
-    Regions are as large as expected in either case: once they are known, they are cut such that they fit.
+    Regions are as large as expected in either case, by a sample if there is one: once they are known, they are cut such
+    that they fit.
     """
     n, allowance, cut = shape.n, shape.allowance(memory), expected_cut(shape, memory)
     assert cut is not None

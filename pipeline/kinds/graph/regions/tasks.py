@@ -98,7 +98,7 @@ def load_regions(directory: str | Path) -> Regions:
 def _too_small(cut: Cut, share: float) -> BudgetError:
     """Return the error for a cell that is too large; `share` of the vectors are in a usual one."""
     n, sizes, allowance = cut.n, cut.crossings.sizes, cut.allowance
-    need, vectors = max((cut.needs(size, sizes[i : i + 1]), size) for i, size in enumerate(sizes.tolist()))
+    need, vectors = max((cut.needs(size, i, i + 1), size) for i, size in enumerate(sizes.tolist()))
     most_alike = 2 * vectors > (1 + share) * n
     alike = "; most of them are equal or nearly so, shards cut them at random" if most_alike else ""
     return BudgetError(

@@ -11,6 +11,7 @@ import pytest
 from tests.support.indexes.builds import REGION_STAGES
 
 from indexmill.builders.cluster.shards import plan_shards
+from indexmill.builders.partition.carve import copies_of
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.pipeline.kinds.common import memory as common_memory
@@ -165,8 +166,8 @@ def test_a_cell_that_does_not_fit_is_told_how_much_more_it_needs(memory: int) ->
         return fitted.allowance(memory)
 
     def need(members: int, room: Allowance) -> int:
-        cells = np.array([members])
-        return max(leaves_bytes(members, cells, shape.n, room, 6), region_bytes(shape.n, members, room))
+        copies = copies_of([members], shape.n, room.fanouts)
+        return max(leaves_bytes(members, members, copies, room, 6), region_bytes(shape.n, members, room))
 
     first = room(memory)
     least = next(m for m in range(1000, shape.n, 10_000) if need(m, first) > first.bytes)
