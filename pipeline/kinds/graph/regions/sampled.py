@@ -21,7 +21,7 @@ ROWS, _BYTES = 65_536, 32 << 20
 
 
 def sampled_cells(source: VectorSource, shape: GraphShape) -> SampledCells | None:
-    """Carve a sample of `source`, whose graph has a `shape`; None where the input has too few for that."""
+    """Carve a sample of `source`, whose graph has a `shape`; None where it has too few usable ones."""
     p, least = shape.parameters, sample_size(shape.n, shape.fanouts)
     wanted = max(least, min(ROWS, _BYTES // shape.comparable_bytes))
     rows = usable(_rows(source, shape, wanted), p.metric)

@@ -91,3 +91,12 @@ def test_an_input_with_few_vectors_foretells_no_regions_of_many() -> None:
     expected = expected_cut(shape, MEMORY)  # as of vectors of which nothing is known
     assert expected is not None
     assert expected.regions > 2
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_rows_that_a_build_refuses_foretell_nothing(metric: str) -> None:
+    vectors = clustered(N, DIM, "float32")
+    shape = shape_of(vectors, metric)
+    vectors[::2] = np.nan  # the build names the first of them
+    assert foretold(vectors, shape).regions > 2
+    assert sampled_cells(array_source(np.full_like(vectors, np.nan)), shape) is None
